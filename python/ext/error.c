@@ -1,0 +1,33 @@
+/* Statuses of the library as Python exceptions: the type follows from the code, the words are the
+ * library's own. */
+#include "error.h"
+
+static PyObject *exception_type(uncopy_status_t status)
+{
+    switch (status) {
+    case UNCOPY_ERROR_ARGUMENT:
+    case UNCOPY_ERROR_PROGRAM:
+        return PyExc_ValueError;
+    case UNCOPY_ERROR_MEMORY:
+        return PyExc_MemoryError;
+    case UNCOPY_ERROR_PARSE:
+        return PyExc_SyntaxError;
+    case UNCOPY_ERROR_STRICT:
+        return core.strict_error != NULL ? core.strict_error : PyExc_RuntimeError;
+    case UNCOPY_ERROR_UNSUPPORTED:
+        return PyExc_NotImplementedError;
+    case UNCOPY_OK:
+    case UNCOPY_ERROR_FACTS:
+    case UNCOPY_ERROR_HOST:
+    case UNCOPY_ERROR_RANGE:
+    case UNCOPY_ERROR_GROUP:
+        break;
+    }
+    return PyExc_RuntimeError;
+}
+
+PyObject *error_raise(uncopy_status_t status)
+{
+    PyErr_SetString(exception_type(status), uncopy_last_message());
+    return NULL;
+}

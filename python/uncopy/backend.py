@@ -1,0 +1,159 @@
+"""The backend of torch.compile: capture, import, a function of the C extension; or a fallback.
+
+What Dynamo gets back is a `functools.partial` around the function and nothing else: it runs without
+Python code, and it can be held weakly, so that the registry sees when Dynamo drops it.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from uncopy import _core
+from uncopy.capture import Capture, capture, held_tensors
+from uncopy.dump import Dumped
+from uncopy.fallback import Fallback, Reason, Unplannable, check_plannable
+from uncopy.importer import Imported, import_graph
+from uncopy.logs import LOG
+from uncopy.options import Options, resolve
+from uncopy.playback import Player
+from uncopy.registry import Compiled, FallbackFacts, register
+from uncopy.verify import Verified
+
+__all__ = ["Prepared", "backend", "make_backend", "prepare"]
+
+_numbers = itertools.count()
+
+Handle = Callable[..., Any]
+Backend = Callable[[fx.GraphModule, Sequence[Any]], Handle]
+
+
+def backend(
+    graph: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Handle:
+    """`torch.compile(backend="uncopy", options=...)`. mode takes only "default".
+
+    An option that is unknown or has a wrong type raises ValueError or TypeError at the first call.
+    """
+    try:
+        if mode not in (None, "default"):
+            raise ValueError(f'backend "uncopy" takes no mode {mode!r}, only options')
+        resolved = resolve(options=options)
+    except (TypeError, ValueError) as error:
+        return _Refusal(error)
+    return compile_graph(graph, example_inputs, resolved)
+
+
+def make_backend(options: Mapping[str, Any], notes: Sequence[str] = ()) -> Backend:
+    """A backend with options set beforehand, as a call's arguments; notes are shown by explain.
+
+    Raises ValueError for an unknown option or value, TypeError for a wrong type.
+    """
+    resolved = resolve(arguments=options, notes=notes)
+
+    def uncopy_backend(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Handle:
+        return compile_graph(graph, example_inputs, resolved)
+
+    return uncopy_backend
+
+
+class _Refusal:
+    """Raises an error on each call: one raised inside a backend would reach the caller as another
+    type.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __call__(self, *args: Any) -> Any:
+        raise self._error.with_traceback(None)
+
+
+def compile_graph(graph: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Handle:
+    """The handle that runs Dynamo's graph. Must be called inside Dynamo's call of a backend."""
+    return prepare(graph, example_inputs, options).finish()[0]
+
+
+@dataclass
+class Prepared:
+    """A graph on its way: captured and imported, or with what stands against it. `finish` makes
+    what runs it.
+    """
+
+    name: str
+    options: Options
+    run: Handle  # as Dynamo made it
+    captured: Capture | None = None
+    imported: Imported | None = None
+    player: Player | None = None
+    fallback: FallbackFacts | None = None
+
+    def finish(self) -> tuple[Handle, Compiled]:
+        """The handle that runs the graph, registered, and what is known of it."""
+        if self.imported is None or self.captured is None:
+            compiled = Compiled(self.name, self.options, fallback=self.fallback)
+            return self._registered(Fallback(self.run, compiled), compiled)
+        imported = self.imported
+        function = _core.Function(
+            imported.program, self.options.core(), imported.recipes, imported.outputs
+        )
+        compiled = Compiled(self.name, self.options, function=function)
+        run: Handle = function
+        if imported.held:
+            run = _with_held(function, imported)
+        if self.player is not None:
+            run = Verified(run, self.captured, imported, compiled, self.player)
+        if self.options.dump:
+            run = Dumped(run, self.captured, imported, compiled)
+        return self._registered(run, compiled)
+
+    @staticmethod
+    def _registered(run: Handle, compiled: Compiled) -> tuple[Handle, Compiled]:
+        handle = functools.partial(run)
+        register(handle, compiled)
+        return handle, compiled
+
+
+def prepare(graph: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Prepared:
+    """Captures and imports Dynamo's graph. Must be called inside Dynamo's call of a backend."""
+    prepared = Prepared(f"graph{next(_numbers)}", options, graph.forward)
+    try:
+        captured = _capture(graph, example_inputs)
+        player = Player() if options.verify else None
+        imported = import_graph(captured, prepared.name, player.wrap if player else None)
+        prepared.captured, prepared.imported, prepared.player = captured, imported, player
+        LOG.debug("graph %s: %d recipes", prepared.name, len(imported.recipes))
+    except Unplannable as problem:
+        prepared.fallback = FallbackFacts(problem.reason.value, problem.words, problem.source)
+        LOG.debug("graph %s is not planned, %s", prepared.name, prepared.fallback)
+    return prepared
+
+
+def _capture(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Capture:
+    check_plannable(graph, example_inputs, list(held_tensors(graph).values()))
+    try:
+        return capture(graph, example_inputs)
+    except Exception as error:
+        # The graph itself raises for such inputs, or the capture cannot follow it: eager's result
+        # is that of running it.
+        words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        raise Unplannable(Reason.CAPTURE, words) from error
+
+
+def _with_held(function: Any, imported: Imported) -> Handle:
+    """The function with the tensors that the graph holds as its last arguments."""
+    count = imported.num_arguments
+    sources = [*range(count), *imported.held]
+    tree = ("tuple", list(range(len(imported.outputs))))
+
+    def miss(*tensors: torch.Tensor) -> Any:
+        return function(*tensors, *imported.held)
+
+    return _core.Bound(function, sources, {}, count, tree, miss)

@@ -1,0 +1,39 @@
+"""Where in the user's program a node of a graph comes from."""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+
+import torch
+
+__all__ = ["SourceLine", "source_of"]
+
+# A frame of a node's stack trace: the file, the line, the function, and the code below it.
+_FRAME = re.compile(r'File "(.*?)", line (\d+), in (.*)\n\s*(.*)')
+
+
+@dataclass(frozen=True)
+class SourceLine:
+    """One line of the user's program; `path` as Python compiled it."""
+
+    path: str
+    line: int
+    function: str
+    code: str
+
+    @property
+    def file(self) -> str:
+        """The file's name without its folder, as plans print it."""
+        return PurePath(self.path).name
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def source_of(node: torch.fx.Node) -> SourceLine | None:
+    """The innermost user frame that made the node, None where the graph kept none."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    if not frames:
+        return None
+    path, line, function, code = frames[-1]
+    return SourceLine(path, int(line), function, code)

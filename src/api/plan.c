@@ -1,0 +1,268 @@
+/* Plans as objects: planning, binding kernels, keeping frames, answering questions. */
+#include "api/objects.h"
+#include "base/status.h"
+#include "compile/compile.h"
+#include "cpu/cpu.h"
+
+/* ---- making ---- */
+
+/* Kernels of every instruction. A call that no kernel takes is found here, before anything runs. */
+static uncopy_status_t bind_kernels(uncopy_plan_t *object)
+{
+    plan_t *plan = &object->plan;
+    run_kernel_t *kernels = arena_allocate(&plan->arena, plan->num_instructions, sizeof(*kernels));
+    if (kernels == NULL) {
+        return UNCOPY_ERROR_MEMORY;
+    }
+    for (size_t i = 0; i < plan->num_instructions; i++) {
+        const plan_instruction_t *at = &plan->instructions[i];
+        if (at->call == NULL) {
+            continue;
+        }
+        kernels[i].function = cpu_find(at->call);
+        kernels[i].prefers_host = cpu_prefers_host_matmul(at->call);
+        plan->counts.cost_ns += cpu_cost_ns(at->call);
+        if (kernels[i].function == NULL && at->kind != PLAN_MATMUL) {
+            return status_fail(UNCOPY_ERROR_UNSUPPORTED, "no kernel takes %s of %s (%s:%d)", op_row(at->opcode)->name,
+                               uncopy_dtype_name(at->call->operands[0].dtype),
+                               at->file == NULL ? "?" : at->file, at->line);
+        }
+    }
+    object->binding = (run_binding_t){plan, kernels, &object->context->allocator};
+    return UNCOPY_OK;
+}
+
+static uncopy_status_t fill_object(uncopy_plan_t *object, const uncopy_program_t *program,
+                                   const uncopy_options_t *options, const uncopy_argument_t *arguments,
+                                   size_t num_arguments)
+{
+    static const uncopy_options_t defaults = {0};
+    const uncopy_context_t *context = object->context;
+    TRY(compile_plan(&context->allocator, &program->ir, &context->target,
+                     options == NULL ? &defaults : options, arguments, num_arguments, &object->plan));
+    for (size_t b = 0; b < object->plan.num_bases; b++) {
+        const plan_base_t *base = &object->plan.bases[b];
+        object->output_bytes += base->kind == UNCOPY_BASE_OUTPUT ? base->size_bytes : 0;
+    }
+    return bind_kernels(object);
+}
+
+uncopy_status_t plan_object_create(uncopy_program_t *program, const uncopy_options_t *options,
+                                   const uncopy_host_t *host, const uncopy_argument_t *arguments,
+                                   size_t num_arguments, uncopy_plan_t **out_plan)
+{
+    uncopy_context_t *context = program->context;
+    uncopy_plan_t *object = memory_allocate(&context->allocator, sizeof(*object), "a plan");
+    if (object == NULL) {
+        return UNCOPY_ERROR_MEMORY;
+    }
+    atomic_init(&object->references, 1);
+    object->context = context;
+    object->has_host = host != NULL;
+    object->host = host == NULL ? (uncopy_host_t){0} : *host;
+    arena_init(&object->plan.arena, &context->allocator);
+    uncopy_context_retain(context);
+    uncopy_status_t status = fill_object(object, program, options, arguments, num_arguments);
+    if (status != UNCOPY_OK) {
+        uncopy_plan_release(object);
+        return status;
+    }
+    atomic_store(&program->is_frozen, true);
+    *out_plan = object;
+    return UNCOPY_OK;
+}
+
+uncopy_status_t uncopy_plan_create(uncopy_program_t *program, const uncopy_options_t *options,
+                                   const uncopy_argument_t *arguments, size_t num_arguments,
+                                   uncopy_plan_t **out_plan)
+{
+    if (program == NULL || out_plan == NULL) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no program, or no place for the plan");
+    }
+    return plan_object_create(program, options, NULL, arguments, num_arguments, out_plan);
+}
+
+void uncopy_plan_retain(uncopy_plan_t *plan)
+{
+    /* relaxed: whoever calls holds a reference already */
+    atomic_fetch_add_explicit(&plan->references, 1, memory_order_relaxed);
+}
+
+void uncopy_plan_release(uncopy_plan_t *plan)
+{
+    /* acq_rel: pairs with the other releases */
+    if (plan == NULL || atomic_fetch_sub_explicit(&plan->references, 1, memory_order_acq_rel) != 1) {
+        return;
+    }
+    for (int i = 0; i < PLAN_FRAME_SLOTS; i++) {
+        uncopy_frame_t *frame = atomic_load(&plan->frames[i]);
+        if (frame != NULL) {
+            run_frame_release(frame, plan->has_host ? &plan->host : NULL);
+        }
+    }
+    uncopy_context_t *context = plan->context;
+    plan_release(&plan->plan);
+    memory_release(&context->allocator, plan, sizeof(*plan));
+    uncopy_context_release(context);
+}
+
+/* ---- frames ---- */
+
+uncopy_status_t plan_object_take_frame(uncopy_plan_t *plan, uncopy_frame_t **out_frame)
+{
+    for (int i = 0; i < PLAN_FRAME_SLOTS; i++) {
+        if (atomic_load_explicit(&plan->frames[i], memory_order_relaxed) == NULL) {
+            continue;
+        }
+        /* acquire: pairs with the release in plan_object_give_frame */
+        uncopy_frame_t *frame = atomic_exchange_explicit(&plan->frames[i], NULL, memory_order_acquire);
+        if (frame != NULL) {
+            *out_frame = frame;
+            return UNCOPY_OK;
+        }
+    }
+    return run_frame_create(&plan->binding, out_frame);
+}
+
+void plan_object_give_frame(uncopy_plan_t *plan, uncopy_frame_t *frame)
+{
+    if (frame->arena_grown_bytes != 0) {
+        atomic_fetch_add_explicit(&plan->arena_grown_bytes, frame->arena_grown_bytes, memory_order_relaxed);
+        frame->arena_grown_bytes = 0;
+    }
+    for (int i = 0; i < PLAN_FRAME_SLOTS; i++) {
+        uncopy_frame_t *empty = NULL;
+        /* release: the next taker sees what this run wrote into the frame */
+        if (atomic_compare_exchange_strong_explicit(&plan->frames[i], &empty, frame,
+                                                    memory_order_release, memory_order_relaxed)) {
+            return;
+        }
+    }
+    run_frame_release(frame, plan->has_host ? &plan->host : NULL);
+}
+
+uncopy_status_t plan_object_fail_facts(const uncopy_plan_t *plan, uncopy_status_t code,
+                                       const facts_failure_t *failure)
+{
+    size_t n = plan->plan.num_arguments;
+    size_t a = failure->base_a % n;
+    size_t b = failure->base_b % n;
+    return status_fail(code, "%s: arguments %zu (%s) and %zu (%s) were planned %s and are now %s", plan->plan.name, a,
+                       plan->plan.arguments[a].name, b, plan->plan.arguments[b].name,
+                       span_relation_name(failure->planned), span_relation_name(failure->found));
+}
+
+/* ---- running one plan ---- */
+
+static uncopy_status_t check_fit(const uncopy_plan_t *plan, const uncopy_argument_t *arguments,
+                                 size_t num_arguments)
+{
+    if (num_arguments != 0 && arguments == NULL) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no arguments");
+    }
+    if (!run_fits(&plan->plan, arguments, num_arguments)) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT,
+                           "%s: the number (%zu), dtypes, sizes or strides of the arguments are not those it was "
+                           "planned for",
+                           plan->plan.name, num_arguments);
+    }
+    return UNCOPY_OK;
+}
+
+uncopy_status_t uncopy_plan_run(uncopy_plan_t *plan, const uncopy_host_t *host,
+                                const uncopy_argument_t *arguments, size_t num_arguments,
+                                void *call_data, uncopy_argument_t *outputs)
+{
+    if (plan == NULL) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no plan");
+    }
+    TRY(check_fit(plan, arguments, num_arguments));
+    uncopy_frame_t *frame = NULL;
+    bool keeps_frame = host == NULL && !plan->has_host; /* a host's slot must end with that host */
+    TRY(keeps_frame ? plan_object_take_frame(plan, &frame) : run_frame_create(&plan->binding, &frame));
+    bool holds = false;
+    facts_failure_t failure = {0};
+    uncopy_status_t status = run_enter(frame, arguments, &holds, &failure);
+    if (status == UNCOPY_OK && !holds) {
+        status = plan_object_fail_facts(plan, UNCOPY_ERROR_FACTS, &failure);
+    }
+    if (status == UNCOPY_OK) {
+        status = run_execute(frame, host, call_data, outputs);
+    }
+    if (keeps_frame) {
+        plan_object_give_frame(plan, frame);
+    } else {
+        run_frame_release(frame, host);
+    }
+    return status;
+}
+
+/* ---- questions ---- */
+
+uncopy_status_t uncopy_plan_print(const uncopy_plan_t *plan, char **out_text)
+{
+    text_t text;
+    text_init(&text, &plan->context->allocator);
+    plan_print(&plan->plan, &text);
+    return text_take(&text, out_text);
+}
+
+uncopy_status_t uncopy_plan_explain(const uncopy_plan_t *plan, char **out_text)
+{
+    text_t text;
+    text_init(&text, &plan->context->allocator);
+    plan_explain(&plan->plan, &text);
+    return text_take(&text, out_text);
+}
+
+void uncopy_plan_counts(const uncopy_plan_t *plan, uncopy_plan_counts_t *out_counts)
+{
+    *out_counts = plan->plan.counts;
+}
+
+size_t uncopy_plan_num_copies(const uncopy_plan_t *plan)
+{
+    return plan->plan.num_copies;
+}
+
+uncopy_status_t uncopy_plan_copy(const uncopy_plan_t *plan, size_t index, uncopy_copy_t *out_copy)
+{
+    if (index >= plan->plan.num_copies) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "copy %zu of %zu", index, plan->plan.num_copies);
+    }
+    *out_copy = plan->plan.copies[index];
+    return UNCOPY_OK;
+}
+
+size_t uncopy_plan_num_externs(const uncopy_plan_t *plan)
+{
+    return (size_t)plan->plan.counts.externs;
+}
+
+const char *uncopy_plan_extern(const uncopy_plan_t *plan, size_t index, const char **out_file, int *out_line)
+{
+    for (size_t i = 0; i < plan->plan.num_instructions; i++) {
+        const plan_instruction_t *at = &plan->plan.instructions[i];
+        if (at->kind == PLAN_HOST_CALL && index-- == 0) {
+            *out_file = at->file;
+            *out_line = at->line;
+            return at->target != NULL ? at->target : op_row(at->opcode)->name;
+        }
+    }
+    return NULL;
+}
+
+size_t uncopy_plan_num_outputs(const uncopy_plan_t *plan)
+{
+    return plan->plan.num_outputs;
+}
+
+const uncopy_output_t *uncopy_plan_output(const uncopy_plan_t *plan, size_t index)
+{
+    return index < plan->plan.num_outputs ? &plan->plan.outputs[index] : NULL;
+}
+
+int uncopy_plan_writes_argument(const uncopy_plan_t *plan, size_t argument)
+{
+    return argument < plan->plan.num_arguments && plan->plan.arguments[argument].is_written;
+}

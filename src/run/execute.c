@@ -1,0 +1,304 @@
+/* Walks a plan's instructions. No hash, no lock, no allocation but what the plan says, all of it before the first
+ * instruction. Cost over the kernels: a few nanoseconds an instruction. */
+#include <string.h>
+
+#include "base/status.h"
+#include "run/run.h"
+
+typedef struct walk {
+    uncopy_frame_t *frame;
+    const plan_t *plan;
+    const uncopy_host_t *host; /* never NULL: an empty table for none */
+    void *call_data;
+} walk_t;
+
+static const uncopy_host_t no_host = {0};
+
+static uncopy_bound_t *bind(walk_t *walk, uint32_t operand)
+{
+    uncopy_bound_t *bound = &walk->frame->bounds[operand];
+    char *base = walk->frame->addresses[bound->base];
+    bound->data = base == NULL ? NULL : base + bound->offset_bytes;
+    return bound;
+}
+
+static uncopy_bound_t *bind_range(walk_t *walk, uint32_t first, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        (void)bind(walk, first + (uint32_t)i);
+    }
+    return &walk->frame->bounds[first];
+}
+
+/* ---- memory of the call ---- */
+
+static uncopy_status_t allocate_block(walk_t *walk, uint32_t base, uncopy_bound_t *block)
+{
+    const plan_base_t *row = &walk->plan->bases[base];
+    if (walk->host->allocate != NULL) {
+        block->data = NULL;
+        TRY(walk->host->allocate(walk->host->self, walk->frame, walk->call_data, block));
+        walk->frame->addresses[base] = block->data;
+        return UNCOPY_OK;
+    }
+    walk->frame->addresses[base] =
+        memory_allocate(walk->frame->binding->allocator, (size_t)row->size_bytes, row->name);
+    return walk->frame->addresses[base] == NULL ? UNCOPY_ERROR_MEMORY : UNCOPY_OK;
+}
+
+static uncopy_status_t allocate_arena(walk_t *walk)
+{
+    uint32_t base = walk->plan->arena_base;
+    if (base == UNCOPY_NONE || walk->frame->addresses[base] != NULL) {
+        return UNCOPY_OK;
+    }
+    int64_t size = walk->plan->bases[base].size_bytes;
+    int64_t stride = 1;
+    uncopy_bound_t block = {.id = UNCOPY_NONE,
+                            .base = base,
+                            .kind = UNCOPY_BASE_ARENA,
+                            .is_whole = 1,
+                            .dtype = UNCOPY_DTYPE_U8,
+                            .rank = 1,
+                            .sizes = &size,
+                            .strides = &stride};
+    TRY(allocate_block(walk, base, &block));
+    walk->frame->owns_arena = walk->host->allocate == NULL;
+    walk->frame->arena_grown_bytes += size;
+    return UNCOPY_OK;
+}
+
+static bool is_per_call(uncopy_base_kind_t kind)
+{
+    return kind == UNCOPY_BASE_OUTPUT || kind == UNCOPY_BASE_SCRATCH;
+}
+
+static uncopy_status_t allocate_all(walk_t *walk)
+{
+    TRY(allocate_arena(walk));
+    for (uint32_t b = (uint32_t)(2 * walk->plan->num_arguments); b < walk->plan->num_bases; b++) {
+        const plan_base_t *base = &walk->plan->bases[b];
+        if (is_per_call(base->kind)) {
+            TRY(allocate_block(walk, b, &walk->frame->bounds[base->operand]));
+        } else if (base->kind == UNCOPY_BASE_MADE) {
+            walk->frame->addresses[b] = NULL;
+        }
+    }
+    return UNCOPY_OK;
+}
+
+static void release_base(walk_t *walk, uint32_t base)
+{
+    const plan_base_t *row = &walk->plan->bases[base];
+    if (walk->host->release != NULL) {
+        walk->host->release(walk->host->self, walk->frame, walk->call_data, base);
+    }
+    if (walk->host->allocate == NULL && is_per_call(row->kind)) {
+        memory_release(walk->frame->binding->allocator, walk->frame->addresses[base],
+                       (size_t)row->size_bytes);
+    }
+    walk->frame->addresses[base] = NULL;
+}
+
+/* After a failure: what the allocator gave for this call goes back. */
+static void release_all(walk_t *walk)
+{
+    for (uint32_t b = (uint32_t)(2 * walk->plan->num_arguments); b < walk->plan->num_bases; b++) {
+        uncopy_base_kind_t kind = walk->plan->bases[b].kind;
+        if ((is_per_call(kind) || kind == UNCOPY_BASE_MADE) && walk->frame->addresses[b] != NULL) {
+            release_base(walk, b);
+        }
+    }
+}
+
+/* ---- instructions ---- */
+
+static void run_kernel(walk_t *walk, const plan_instruction_t *at, kernel_function_t function)
+{
+    char *data[KERNEL_MAX_OPERANDS] = {NULL};
+    for (int32_t i = 0; i < at->call->num_operands; i++) {
+        if (at->kernel_operands[i] != UNCOPY_NONE) {
+            const plan_operand_t *operand = &walk->plan->operands[at->kernel_operands[i]];
+            data[i] = walk->frame->addresses[operand->base] + operand->offset_bytes;
+        }
+    }
+    function(at->call, data);
+}
+
+static uncopy_status_t run_matmul(walk_t *walk, const plan_instruction_t *at, const run_kernel_t *kernel)
+{
+    if (walk->host->matmul != NULL && (kernel->prefers_host || kernel->function == NULL)) {
+        int is_done = 0;
+        uncopy_bound_t *bounds = bind_range(walk, at->first_operand, 3);
+        TRY(walk->host->matmul(walk->host->self, walk->frame, walk->call_data, &bounds[0], &bounds[1],
+                               &bounds[2], &is_done));
+        if (is_done) {
+            return UNCOPY_OK;
+        }
+    }
+    run_kernel(walk, at, kernel->function);
+    return UNCOPY_OK;
+}
+
+static uncopy_status_t run_call(walk_t *walk, const plan_instruction_t *at)
+{
+    size_t num_operands = (size_t)at->num_results + at->num_writes + at->num_reads;
+    uncopy_bound_t *bounds = bind_range(walk, at->first_operand, num_operands);
+    uncopy_call_t call = {.host_id = at->host_id,
+                          .target = at->target,
+                          .form = at->form,
+                          .reads = bounds + at->num_results + at->num_writes,
+                          .num_reads = at->num_reads,
+                          .writes = bounds + at->num_results,
+                          .num_writes = at->num_writes,
+                          .results = bounds,
+                          .num_results = at->num_results,
+                          .file = at->file,
+                          .line = at->line};
+    TRY(walk->host->call(walk->host->self, walk->frame, walk->call_data, &call));
+    for (size_t i = 0; i < at->num_results; i++) {
+        if (bounds[i].kind == UNCOPY_BASE_MADE && walk->frame->addresses[bounds[i].base] == NULL &&
+            bounds[i].data != NULL) {
+            walk->frame->addresses[bounds[i].base] = (char *)bounds[i].data - bounds[i].offset_bytes;
+        }
+    }
+    return UNCOPY_OK;
+}
+
+static uncopy_status_t run_collective(walk_t *walk, const plan_instruction_t *at)
+{
+    const plan_group_t *group = &walk->plan->groups[at->group];
+    uncopy_bound_t *bounds = bind_range(walk, at->first_operand, 2);
+    uncopy_collective_t collective = {.operation = op_row(at->opcode)->name,
+                                      .group_name = group->name,
+                                      .group_size = group->size,
+                                      .group_rank = group->rank,
+                                      .attribute = at->attribute,
+                                      .host_id = at->host_id,
+                                      .source = &bounds[1],
+                                      .destination = &bounds[0],
+                                      .work = at->work,
+                                      .file = at->file,
+                                      .line = at->line};
+    return walk->host->collective(walk->host->self, walk->frame, walk->call_data, &collective);
+}
+
+static uncopy_status_t run_instruction(walk_t *walk, const plan_instruction_t *at, const run_kernel_t *kernel)
+{
+    const uncopy_host_t *host = walk->host;
+    switch (at->kind) {
+    case PLAN_KERNEL:
+    case PLAN_MOVE_RANK:
+        run_kernel(walk, at, kernel->function);
+        return UNCOPY_OK;
+    case PLAN_MATMUL:
+        return run_matmul(walk, at, kernel);
+    case PLAN_HOST_CALL:
+        return run_call(walk, at);
+    case PLAN_HOST_COPY: {
+        uncopy_bound_t *bounds = bind_range(walk, at->first_operand, 2);
+        return host->copy(host->self, walk->frame, walk->call_data, &bounds[0], &bounds[1]);
+    }
+    case PLAN_HOST_FILL: {
+        uncopy_bound_t *bounds = bind_range(walk, at->first_operand, 1);
+        return host->fill(host->self, walk->frame, walk->call_data, &bounds[0], &at->number);
+    }
+    case PLAN_COLLECTIVE:
+        return run_collective(walk, at);
+    case PLAN_FENCE:
+        return host->fence(host->self, walk->frame, walk->call_data, at->work);
+    }
+    return status_fail(UNCOPY_ERROR_PROGRAM, "a plan holds an instruction of no kind");
+}
+
+static const char *missing_entry(const walk_t *walk, const plan_instruction_t *at, const run_kernel_t *kernel)
+{
+    const uncopy_host_t *host = walk->host;
+    switch (at->kind) {
+    case PLAN_HOST_CALL:
+        return host->call == NULL ? "call" : NULL;
+    case PLAN_HOST_COPY:
+        return host->copy == NULL ? "copy" : NULL;
+    case PLAN_HOST_FILL:
+        return host->fill == NULL ? "fill" : NULL;
+    case PLAN_COLLECTIVE:
+        return host->collective == NULL ? "collective" : NULL;
+    case PLAN_FENCE:
+        return host->fence == NULL ? "fence" : NULL;
+    case PLAN_MATMUL:
+        return kernel->function == NULL && host->matmul == NULL ? "matmul" : NULL;
+    case PLAN_KERNEL:
+    case PLAN_MOVE_RANK:
+        break;
+    }
+    return NULL;
+}
+
+static uncopy_status_t check_entries(const walk_t *walk)
+{
+    const run_kernel_t *kernels = walk->frame->binding->kernels;
+    for (size_t i = 0; i < walk->plan->num_instructions; i++) {
+        const plan_instruction_t *at = &walk->plan->instructions[i];
+        const char *entry = missing_entry(walk, at, &kernels[i]);
+        if (entry != NULL) {
+            return status_fail(UNCOPY_ERROR_HOST, "the host has no entry \"%s\", which %s (%s:%d) needs", entry,
+                               at->target != NULL ? at->target : op_row(at->opcode)->name,
+                               at->file == NULL ? "?" : at->file, at->line);
+        }
+    }
+    return UNCOPY_OK;
+}
+
+static uncopy_status_t walk_instructions(walk_t *walk)
+{
+    const run_kernel_t *kernels = walk->frame->binding->kernels;
+    for (size_t i = 0; i < walk->plan->num_instructions; i++) {
+        const plan_instruction_t *at = &walk->plan->instructions[i];
+        TRY(run_instruction(walk, at, &kernels[i]));
+        for (size_t r = 0; r < at->num_releases; r++) {
+            release_base(walk, at->releases[r]);
+        }
+    }
+    return UNCOPY_OK;
+}
+
+/* storage_bytes tells whose an output's block is: its size where our allocator gave it, below zero elsewhere. */
+static void fill_outputs(const walk_t *walk, uncopy_argument_t *outputs)
+{
+    for (size_t i = 0; i < walk->plan->num_outputs; i++) {
+        const uncopy_bound_t *bound = &walk->plan->outputs[i].bound;
+        char *base = walk->frame->addresses[bound->base];
+        bool is_ours = bound->kind == UNCOPY_BASE_OUTPUT && walk->host->allocate == NULL;
+        outputs[i] = (uncopy_argument_t){.data = base == NULL ? NULL : base + bound->offset_bytes,
+                                         .storage = base,
+                                         .storage_bytes =
+                                             is_ours ? walk->plan->bases[bound->base].size_bytes : -1,
+                                         .dtype = bound->dtype,
+                                         .rank = bound->rank,
+                                         .sizes = bound->sizes,
+                                         .strides = bound->strides};
+    }
+}
+
+uncopy_status_t run_execute(uncopy_frame_t *frame, const uncopy_host_t *host, void *call_data,
+                            uncopy_argument_t *outputs)
+{
+    walk_t walk = {.frame = frame,
+                   .plan = frame->binding->plan,
+                   .host = host == NULL ? &no_host : host,
+                   .call_data = call_data};
+    TRY(check_entries(&walk));
+    uncopy_status_t status = allocate_all(&walk);
+    if (status == UNCOPY_OK) {
+        status = walk_instructions(&walk);
+    }
+    if (status != UNCOPY_OK) {
+        release_all(&walk);
+    } else if (outputs != NULL) {
+        fill_outputs(&walk, outputs);
+    }
+    if (walk.host->end != NULL) {
+        walk.host->end(walk.host->self, frame, call_data, status != UNCOPY_OK);
+    }
+    return status;
+}

@@ -20,6 +20,27 @@ enum {
 
 /* Facts of plans */
 
+static void facts_free(plan_facts_t *facts)
+{
+    uncopy_plan_release((uncopy_plan_t *)(uintptr_t)facts->plan);
+    PyMem_Free(facts->bumps);
+    PyMem_Free(facts);
+}
+
+/* Drops the facts of plans that have not run for long. */
+static void facts_trim(function_object_t *self)
+{
+    plan_facts_t **link = &self->facts;
+    for (int i = 0; *link != NULL && i < UNCOPY_FUNCTION_MAX_PLANS; i++) {
+        link = &(*link)->next;
+    }
+    if (*link != NULL) {
+        plan_facts_t *dropped = *link;
+        *link = dropped->next;
+        facts_free(dropped);
+    }
+}
+
 static plan_facts_t *facts_create(function_object_t *self, const uncopy_plan_t *plan)
 {
     plan_facts_t *facts = PyMem_Calloc(1, sizeof(*facts));
@@ -42,6 +63,9 @@ static plan_facts_t *facts_create(function_object_t *self, const uncopy_plan_t *
     }
     facts->next = self->facts;
     self->facts = facts;
+    /* Retaining changes a count, not the plan: its address must not come to be another plan's. */
+    uncopy_plan_retain((uncopy_plan_t *)(uintptr_t)plan);
+    facts_trim(self);
     return facts;
 }
 
@@ -68,8 +92,7 @@ static void facts_release(function_object_t *self)
     while (self->facts != NULL) {
         plan_facts_t *facts = self->facts;
         self->facts = facts->next;
-        PyMem_Free(facts->bumps);
-        PyMem_Free(facts);
+        facts_free(facts);
     }
 }
 
@@ -363,6 +386,7 @@ PyObject *function_run(function_object_t *self, PyObject *const *tensors, size_t
             call.thread = NULL;
         }
         results = finish_run(&call, status, &run, out_is_refused);
+        uncopy_plan_release(run.plan);
         host_call_end(&call);
     } else if (out_is_refused != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
@@ -613,11 +637,12 @@ static PyObject *function_plan(PyObject *object, PyObject *const *tensors, Py_ss
     PyObject *found = NULL;
     if (arguments_begin(&arguments, (size_t)count) == 0 &&
         arguments_read(self, tensors, (size_t)count, &arguments) == 0) {
-        const uncopy_plan_t *plan = NULL;
+        uncopy_plan_t *plan = NULL;
         uncopy_status_t status =
             uncopy_function_plan(self->function, arguments.items, (size_t)count, &plan);
         found =
             status == UNCOPY_OK ? plan_object_create(plan, self->function) : error_raise(status);
+        uncopy_plan_release(plan);
     }
     arguments_end(&arguments);
     return found;
@@ -630,8 +655,12 @@ static PyObject *function_plans(PyObject *object, PyObject *unused)
     size_t count = uncopy_function_num_plans(self->function);
     PyObject *plans = PyList_New(0);
     for (size_t i = 0; plans != NULL && i < count; i++) {
-        PyObject *plan =
-            plan_object_create(uncopy_function_plan_at(self->function, i), self->function);
+        uncopy_plan_t *inner = uncopy_function_plan_at(self->function, i);
+        if (inner == NULL) {
+            break; /* dropped meanwhile */
+        }
+        PyObject *plan = plan_object_create(inner, self->function);
+        uncopy_plan_release(inner);
         if (plan == NULL || PyList_Append(plans, plan) != 0) {
             Py_CLEAR(plans);
         }

@@ -100,8 +100,8 @@ typedef struct attempt {
     uint32_t place;    /* the view that takes its place: D for writes, S for reads */
     uint32_t at;       /* position of C */
     uint32_t first;    /* position of T's first touch */
-    uint32_t blocker;  /* operation that refused, UNCOPY_NONE */
-    bool blocker_only_reads;
+    uint32_t blocker;  /* operation that only order keeps in the way, UNCOPY_NONE */
+    uint32_t hoist_to; /* the position to which it would have to move */
     reason_t reason;
     const char *words;
     bool is_legal;
@@ -144,8 +144,8 @@ static uncopy_status_t refuse_layout(attempt_t *attempt, const unit_op_t *op, ui
 {
     unit_t *unit = attempt->unit;
     span_relation_t relation =
-        span_relate(&unit->views[view].span, &unit->views[attempt->anchor].span);
-    bool is_covered = relation == SPAN_SAME || relation == SPAN_WITHIN || relation == SPAN_CONTAINS;
+        span_relate(&unit->views[attempt->anchor].span, &unit->views[view].span);
+    bool is_covered = relation == SPAN_SAME || relation == SPAN_CONTAINS;
     if (!is_covered) {
         return refuse(attempt, REASON_NOT_COVERED,
                       unit_words(unit, "%s touches %s, of which the copy moves only %s",
@@ -327,7 +327,6 @@ static uncopy_status_t check_other(attempt_t *attempt, const unit_op_t *op, uint
         (is_read && may_be_in_place(attempt, op, other))) {
         return UNCOPY_OK;
     }
-    attempt->blocker = (uint32_t)(op - unit->ops);
     return refuse(attempt, REASON_OPERAND_OVERLAP,
                   unit_words(unit, "%s %s %s, which overlaps the destination %s", unit_op_words(unit, op),
                              is_read ? "reads" : "writes", unit_view_words(unit, other),
@@ -404,7 +403,6 @@ static uncopy_status_t check_raises(attempt_t *attempt)
         bool may_raise = (op->effects & UNCOPY_EFFECT_RAISES) != 0 ||
                          (op->effects & UNCOPY_EFFECT_AUDITED) == 0;
         if (!op->is_removed && may_raise) {
-            attempt->blocker = unit->order[p];
             return refuse(attempt, REASON_MAY_RAISE,
                           unit_words(unit, "%s may raise before the copy, when %s must still be as it was",
                                      unit_op_words(unit, op), unit_view_words(unit, attempt->place)));
@@ -427,8 +425,8 @@ static uncopy_status_t check_between(attempt_t *attempt)
     if (!HAS_W4 || hit.op == UNCOPY_NONE) {
         return UNCOPY_OK;
     }
-    attempt->blocker = hit.op;
-    attempt->blocker_only_reads = !hit.is_write;
+    attempt->blocker = hit.is_write ? UNCOPY_NONE : hit.op;
+    attempt->hoist_to = attempt->first;
     return refuse(attempt, REASON_TOUCHED_BETWEEN,
                   unit_words(unit, "%s %s %s between %s, which first writes the copied bytes, and the copy",
                              op_words(attempt, hit.op), hit.is_write ? "writes" : "reads",
@@ -462,6 +460,8 @@ static uncopy_status_t check_after(attempt_t *attempt)
                                      view_words(attempt, attempt->source)));
         }
         if (op->position >= overwritten) {
+            attempt->blocker = storage->touches[i];
+            attempt->hoist_to = attempt->at + 1;
             return refuse(attempt, REASON_READ_AFTER_OVERWRITE,
                           unit_words(unit, "%s reads %s after %s has overwritten %s",
                                      unit_op_words(unit, op), view_words(attempt, attempt->source),
@@ -509,7 +509,7 @@ static uncopy_status_t try_forward_write(attempt_t *attempt)
     attempt->first = first_touch(unit, attempt->moved);
     attempt->is_legal = true;
     uncopy_status_t (*const checks[])(attempt_t *) = {check_ends, check_touches, check_after,
-                                                      check_raises, check_between};
+                                                      check_between, check_raises};
     for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]) && attempt->is_legal; i++) {
         TRY(checks[i](attempt));
     }
@@ -567,7 +567,6 @@ static uncopy_status_t check_source_stays(attempt_t *attempt)
         return UNCOPY_OK;
     }
     const unit_op_t *op = &unit->ops[hit.op];
-    attempt->blocker = hit.op;
     if (op->position < last || unit->order[last] != hit.op) {
         return refuse(attempt, REASON_SOURCE_OVERWRITTEN,
                       unit_words(unit, "%s overwrites %s before %s reads the copy", op_words(attempt, hit.op),
@@ -674,12 +673,9 @@ static uncopy_status_t merge_touches(attempt_t *attempt)
     return UNCOPY_OK;
 }
 
-static uncopy_status_t note_removed(attempt_t *attempt, const char *how)
+static uncopy_status_t note(attempt_t *attempt, const char *words)
 {
     unit_t *unit = attempt->unit;
-    const char *words = unit_words(unit, "%s: %s of %s to %s", op_words(attempt, attempt->copy), how,
-                                   view_words(attempt, attempt->source),
-                                   view_words(attempt, attempt->target));
     if (words == NULL) {
         return UNCOPY_ERROR_MEMORY;
     }
@@ -690,14 +686,21 @@ static uncopy_status_t note_removed(attempt_t *attempt, const char *how)
 static uncopy_status_t commit(attempt_t *attempt, const char *how)
 {
     unit_t *unit = attempt->unit;
-    TRY(note_removed(attempt, how));
+    TRY(note(attempt, unit_words(unit, "%s, %s to %s: %s", op_words(attempt, attempt->copy),
+                                 view_words(attempt, attempt->source),
+                                 view_words(attempt, attempt->target), how)));
     unit->ops[attempt->copy].is_removed = true;
     const unit_storage_t *storage = &unit->storages[attempt->moved];
     for (size_t i = 0; i < storage->num_touches; i++) {
         unit_op_t *op = &unit->ops[storage->touches[i]];
-        if (!op->is_removed) {
-            TRY(replace_in_op(attempt, op));
-            op->is_removed = unit_is_copy_to_itself(unit, op);
+        if (op->is_removed) {
+            continue;
+        }
+        TRY(replace_in_op(attempt, op));
+        op->is_removed = unit_is_copy_to_itself(unit, op);
+        if (op->is_removed) {
+            TRY(note(attempt, unit_words(unit, "%s: the bytes are where they were to go",
+                                         unit_op_words(unit, op))));
         }
     }
     return merge_touches(attempt);
@@ -716,15 +719,16 @@ static void move_up(unit_t *unit, uint32_t op, uint32_t to)
     unit->ops[op].position = to;
 }
 
+/* Moves the blocker up if it conflicts with nothing that it would pass. */
 static uncopy_status_t hoist(attempt_t *attempt, bool *out_moved)
 {
     unit_t *unit = attempt->unit;
-    const unit_op_t *op = &unit->ops[attempt->blocker];
     *out_moved = false;
-    if (!attempt->blocker_only_reads || op->partner != UNCOPY_NONE) {
+    if (attempt->blocker == UNCOPY_NONE || unit->ops[attempt->blocker].partner != UNCOPY_NONE) {
         return UNCOPY_OK;
     }
-    for (uint32_t p = attempt->first; p < op->position; p++) {
+    const unit_op_t *op = &unit->ops[attempt->blocker];
+    for (uint32_t p = attempt->hoist_to; p < op->position; p++) {
         const unit_op_t *other = &unit->ops[unit->order[p]];
         bool has_conflict = false;
         uint32_t a = 0;
@@ -736,7 +740,7 @@ static uncopy_status_t hoist(attempt_t *attempt, bool *out_moved)
             return UNCOPY_OK;
         }
     }
-    move_up(unit, attempt->blocker, attempt->first);
+    move_up(unit, attempt->blocker, attempt->hoist_to);
     *out_moved = true;
     return unit_index(unit);
 }
@@ -748,9 +752,10 @@ static uncopy_status_t forward_write(attempt_t *attempt)
     unit_t *unit = attempt->unit;
     for (int i = 0; i < MAX_HOISTS; i++) {
         attempt->at = unit->ops[attempt->copy].position;
+        attempt->blocker = UNCOPY_NONE;
         TRY(try_forward_write(attempt));
         bool has_moved = false;
-        if (!attempt->is_legal && attempt->reason == REASON_TOUCHED_BETWEEN) {
+        if (!attempt->is_legal) {
             TRY(hoist(attempt, &has_moved));
         }
         if (!has_moved) {
@@ -791,6 +796,26 @@ static uncopy_status_t try_copy(unit_t *unit, uint32_t number, bool *out_removed
     op->reason = has_scratch_source ? (unit_reason_t){(int)reason, words}
                                     : (unit_reason_t){(int)attempt.reason, attempt.words};
     return UNCOPY_OK;
+}
+
+/* A conversion of scratch into the caller's memory: the bytes are made once and written again in another dtype. */
+static uncopy_status_t explain_conversion(unit_t *unit, unit_op_t *op)
+{
+    if (op->opcode != OPCODE_CONVERT || op->reads[0].view == UNCOPY_NONE) {
+        return UNCOPY_OK;
+    }
+    uint32_t from = op->reads[0].view;
+    uint32_t to = op->writes[0];
+    if (unit->storages[unit->views[from].storage].kind != IR_STORAGE_SCRATCH ||
+        unit->storages[unit->views[to].storage].kind != IR_STORAGE_ARGUMENT) {
+        return UNCOPY_OK;
+    }
+    op->reason = (unit_reason_t){
+        REASON_CONVERTED, unit_words(unit, "%s is %s, %s is %s", unit_view_words(unit, from),
+                                     uncopy_dtype_name(unit->views[from].dtype),
+                                     unit_view_words(unit, to),
+                                     uncopy_dtype_name(unit->views[to].dtype))};
+    return op->reason.words == NULL ? UNCOPY_ERROR_MEMORY : UNCOPY_OK;
 }
 
 typedef struct candidate {
@@ -834,6 +859,9 @@ uncopy_status_t elide_run(unit_t *unit)
     candidate_t *list = NULL;
     size_t count = 0;
     TRY(list_candidates(unit, &list, &count));
+    for (size_t i = 0; i < unit->num_order; i++) {
+        TRY(explain_conversion(unit, &unit->ops[unit->order[i]]));
+    }
     bool has_changed = true;
     for (int round = 0; round < MAX_ROUNDS && has_changed; round++) {
         has_changed = false;

@@ -298,7 +298,7 @@ static void describe_move(const unit_t *unit, const unit_op_t *op, plan_instruct
         is_scratch |= view != UNCOPY_NONE &&
                       unit->storages[unit->views[view].storage].kind == IR_STORAGE_SCRATCH;
     }
-    instruction->move_kind = op->opcode == OPCODE_COPY && !is_scratch ? PLAN_MOVE_ASKED : PLAN_MOVE_COPY;
+    instruction->move_kind = is_scratch ? PLAN_MOVE_COPY : PLAN_MOVE_ASKED;
     if (instruction->kind == PLAN_MOVE_RANK) {
         instruction->move_kind = PLAN_MOVE_ASKED;
     }
@@ -407,6 +407,8 @@ static uncopy_status_t lower_op(lowering_t *lowering, uint32_t number)
     TRY(copy_name(lowering, op->target, &instruction.target));
     if (instruction.kind == PLAN_FENCE) {
         if (op->partner == UNCOPY_NONE || unit->program->groups[unit->ops[op->partner].group].size == 1) {
+            size_t before = plan->num_instructions;
+            lowering->instruction_of[op->position] = (uint32_t)(before == 0 ? 0 : before - 1);
             return UNCOPY_OK;
         }
         instruction.work = lowering->works[op->partner];

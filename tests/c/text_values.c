@@ -222,6 +222,7 @@ static void run_function(run_t *run, text_function_t *function, const scene_t *s
     run->status =
         uncopy_function_run(function->function, run->arguments, count, &kept, run->outputs, &out);
     run->has_planned = out.has_planned != 0;
+    uncopy_plan_release(out.plan);
 }
 
 /* Frees what the run made, after the host has checked it. Whether it found nothing. */

@@ -296,15 +296,9 @@ class Function:
             own = [tensors[w] for w in written if w < self._program.num_arguments]
             torch._C._increment_version([t for t in own if not t.is_inference()])
         assert not run.works, "collectives never waited for"
-        results = []
-        for output in self.outputs:
-            if output.index < 0:
-                results.append(output.value)
-                continue
-            number = self._program.outputs[output.index]
-            own = number < self._program.num_arguments
-            results.append(tensors[number] if own else run.tensor(number))
-        return tuple(results)
+        own = self._program.num_arguments
+        made = [tensors[v] if v < own else run.tensor(v) for v in self._program.outputs]
+        return tuple(made[o.index] if o.index >= 0 else o.value for o in self.outputs)
 
     def program(self):
         return self._program

@@ -44,7 +44,8 @@ def check(reference):
     def run(fn, build):
         backend = Importing(reference)
         with torch.no_grad():
-            check_same(fn, build, torch.compile(fn, backend=backend, fullgraph=True), calls=2)
+            compiled = torch.compile(fn, backend=backend, fullgraph=True)
+            check_same(fn, build, compiled, calls=2, metadata=False)
         assert backend.problem is None, backend.problem
         return backend.names
 
@@ -115,7 +116,7 @@ def test_absolute_as_strided_counts_from_the_callers_storage(reference):
     backend = Importing(reference)
     compiled = torch.compile(fn, backend=backend, fullgraph=True)
     for start in (0, 2, 3):
-        check_same(fn, lambda s=start: (range_tensor(12)[s : s + 5],), compiled)
+        check_same(fn, lambda s=start: (range_tensor(12)[s : s + 5],), compiled, metadata=False)
 
 
 def test_views_of_an_absolute_view_stay_absolute(reference):
@@ -125,7 +126,7 @@ def test_views_of_an_absolute_view_stay_absolute(reference):
     backend = Importing(reference)
     compiled = torch.compile(fn, backend=backend, fullgraph=True)
     for start in (0, 5):
-        check_same(fn, lambda s=start: (range_tensor(16)[s : s + 5],), compiled)
+        check_same(fn, lambda s=start: (range_tensor(16)[s : s + 5],), compiled, metadata=False)
 
 
 def test_in_place_view_changes_of_intermediates_are_views(check):
@@ -359,9 +360,13 @@ def test_arguments_have_the_callers_names(reference):
 @pytest.fixture(scope="module")
 def operators():
     """Operators of a user: one that writes, one that returns its argument."""
+
+    def bump(t):
+        t.add_(1)
+
     library = torch.library.Library("uncopy_test_importer", "DEF")
     library.define("bump_(Tensor(a!) t) -> ()")
-    library.impl("bump_", lambda t: t.add_(1) and None, "CompositeExplicitAutograd")
+    library.impl("bump_", bump, "CompositeExplicitAutograd")
     library.define("same(Tensor(a) t) -> Tensor(a)")
     library.impl("same", lambda t: t, "CompositeExplicitAutograd")
     library.define("pair(Tensor(a!) t, Tensor u) -> (Tensor, Tensor)")

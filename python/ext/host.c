@@ -334,6 +334,17 @@ static void drop_base(host_call_t *call, tensor_t *made, uint32_t base)
     tensor_drop(made);
 }
 
+/* A work may write memory that it does not keep alive; then all stays until the call ends. */
+static bool works_are_in_flight(const host_call_t *call)
+{
+    for (uint32_t i = 0; i < call->works.num; i++) {
+        if (call->works.items[i].object != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void release(void *self, uncopy_frame_t *frame, void *call_data, uint32_t base)
 {
     (void)self;
@@ -341,7 +352,7 @@ static void release(void *self, uncopy_frame_t *frame, void *call_data, uint32_t
     host_call_t *call = call_data;
     uint32_t first = first_made_base(call);
     tensor_t *made = base >= first ? tensor_table_find(&call->bases, base - first) : NULL;
-    if (made == NULL) {
+    if (made == NULL || works_are_in_flight(call)) {
         return;
     }
     bool was_given;
@@ -428,7 +439,9 @@ static uncopy_status_t copy(void *self, uncopy_frame_t *frame, void *call_data,
     PyObject *returned = to != NULL ? PyObject_CallMethodOneArg(to, core.name.copy_, from) : NULL;
     Py_XDECREF(returned);
     uncopy_status_t status = returned != NULL ? UNCOPY_OK : host_keep_error(call);
-    host_note_write(call, destination);
+    if (!host_is_callers(call, destination)) {
+        host_note_write(call, destination);
+    }
     host_give_gil(call, was_given);
     return status;
 }
@@ -448,7 +461,9 @@ static uncopy_status_t fill(void *self, uncopy_frame_t *frame, void *call_data,
     Py_XDECREF(value);
     Py_XDECREF(returned);
     uncopy_status_t status = returned != NULL ? UNCOPY_OK : host_keep_error(call);
-    host_note_write(call, destination);
+    if (!host_is_callers(call, destination)) {
+        host_note_write(call, destination);
+    }
     host_give_gil(call, was_given);
     return status;
 }

@@ -133,6 +133,11 @@ def prepare(graph: fx.GraphModule, example_inputs: Sequence[Any], options: Optio
     except Unplannable as problem:
         prepared.fallback = FallbackFacts(problem.reason.value, problem.words, problem.source)
         LOG.debug("graph %s is not planned, %s", prepared.name, prepared.fallback)
+    except Exception as error:
+        # A fault of ours must not become one of the program's: it still has eager's result.
+        words = f"a fault in Uncopy: {type(error).__name__}: {error}"
+        prepared.fallback = FallbackFacts(Reason.INTERNAL.value, words, None)
+        LOG.warning("graph %s is not planned, %s", prepared.name, words, exc_info=True)
     return prepared
 
 

@@ -40,6 +40,7 @@ class Reason(enum.Enum):
     ALIAS = "unknown-alias"
     CAPTURE = "capture"
     PROGRAM = "program"
+    INTERNAL = "internal"
 
 
 class Unplannable(Exception):  # noqa: N818 - no error of the user's, and never leaves the package

@@ -111,7 +111,7 @@ def _keeps_dtype(number: Any, dtype: torch.dtype) -> bool:
     if isinstance(number, int):
         if dtype is torch.bool:
             return False
-        if dtype.is_floating_point:
+        if dtype.is_floating_point or dtype.is_complex:
             return abs(number) <= _EXACT
         return torch.iinfo(dtype).min <= number <= torch.iinfo(dtype).max
     return isinstance(number, float) and dtype.is_floating_point

@@ -506,17 +506,20 @@ static uncopy_status_t copy_groups(lowering_t *lowering)
     return UNCOPY_OK;
 }
 
-static uncopy_output_kind_t output_kind(const plan_t *plan, const plan_operand_t *operand)
+/* A result is the object itself where it names the storage's first view; any other view of it, the same layout included, is
+ * a view in eager too. */
+static uncopy_output_kind_t output_kind(const plan_t *plan, const plan_operand_t *operand,
+                                        bool is_first_view)
 {
     switch (plan->bases[operand->base].kind) {
     case UNCOPY_BASE_ARGUMENT:
-        return operand->is_whole ? UNCOPY_OUTPUT_ARGUMENT : UNCOPY_OUTPUT_VIEW;
+        return is_first_view ? UNCOPY_OUTPUT_ARGUMENT : UNCOPY_OUTPUT_VIEW;
     case UNCOPY_BASE_STORAGE:
         return UNCOPY_OUTPUT_VIEW;
     case UNCOPY_BASE_CONSTANT:
         return UNCOPY_OUTPUT_CONSTANT;
     default:
-        return operand->is_whole ? UNCOPY_OUTPUT_FRESH : UNCOPY_OUTPUT_FRESH_VIEW;
+        return is_first_view ? UNCOPY_OUTPUT_FRESH : UNCOPY_OUTPUT_FRESH_VIEW;
     }
 }
 
@@ -534,8 +537,10 @@ static uncopy_status_t add_outputs(lowering_t *lowering)
         TRY(lower_add_operand(lowering, unit->outputs[i], &number));
         const plan_operand_t *operand = &plan->operands[number];
         const plan_base_t *base = &plan->bases[operand->base];
+        uint32_t storage = unit->views[unit->outputs[i]].storage;
+        bool is_first_view = unit->outputs[i] == unit->storages[storage].first_view;
         plan->outputs[i] = (uncopy_output_t){
-            .kind = output_kind(plan, operand),
+            .kind = output_kind(plan, operand, is_first_view),
             .bound = {.id = number,
                       .base = operand->base,
                       .kind = base->kind,

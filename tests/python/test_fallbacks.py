@@ -31,13 +31,17 @@ def data_swap(x):
 
 
 def resized_out(x):
-    out = torch.empty(0)
-    torch.ops.aten.abs.out(x, out=out)
-    return out + 1
+    values, indices = x.new_empty(0), torch.empty(0, dtype=torch.int64)
+    torch.ops.aten.max.dim_max(x, 0, False, max=values, max_values=indices)
+    return values + 1, indices
 
 
 def high_rank(x):
     return x.reshape((1,) * 13 + (4,)) * 2
+
+
+def matrix():
+    return (range_tensor(3, 4),)
 
 
 def vector():
@@ -50,10 +54,10 @@ CASES = {
     "data-dependent": (data_dependent, vector),
     "conjugate-view": (conjugate, vector),
     "data-swap": (data_swap, vector),
-    "resize": (resized_out, vector),
+    "resize": (resized_out, matrix),
     "rank": (high_rank, vector),
     "tensor-subclass": (lambda x: x + 1, lambda: (range_tensor(4).as_subclass(Tagged),)),
-    "layout": (lambda x: x * 2, lambda: (range_tensor(4, 4).to_sparse(),)),
+    "layout": (lambda x: x.to_dense() * 2, lambda: (range_tensor(4, 4).to_mkldnn(),)),
     "device": (lambda x: x + 1, lambda: (torch.empty(4, device="meta"),)),
 }
 

@@ -31,7 +31,7 @@ UNCOPY_API void uncopy_function_release(uncopy_function_t *function);
 /* What a run gave back. */
 typedef struct uncopy_run {
     uncopy_plan_t *plan; /* the caller's to release (uncopy_plan_release) */
-    int has_planned;           /* a plan was made in this call */
+    int has_planned;     /* a plan was made in this call */
 } uncopy_run_t;
 
 /* Checks facts, plans when they differ, runs. outputs (num_outputs of the program) get what each
@@ -43,10 +43,11 @@ UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_function_run(
     uncopy_function_t *function, const uncopy_argument_t *arguments, size_t num_arguments,
     void *call_data, uncopy_argument_t *outputs, uncopy_run_t *out_run);
 
-/* Makes the plan for these arguments, or finds it, without running. The caller releases it (uncopy_plan_release). */
-UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_function_plan(uncopy_function_t *function,
-                                                                  const uncopy_argument_t *arguments,
-                                                                  size_t num_arguments, uncopy_plan_t **out_plan);
+/* Makes the plan for these arguments, or finds it, without running. The caller releases it
+ * (uncopy_plan_release). */
+UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t
+uncopy_function_plan(uncopy_function_t *function, const uncopy_argument_t *arguments,
+                     size_t num_arguments, uncopy_plan_t **out_plan);
 
 /* Runs one plan. Errors: as uncopy_function_run, and UNCOPY_ERROR_FACTS naming the pair of
  * arguments. */
@@ -61,7 +62,8 @@ UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_plan_run(uncopy_plan_t *plan
 UNCOPY_API void uncopy_function_release_outputs(const uncopy_function_t *function,
                                                 uncopy_argument_t *outputs);
 
-/* The newest plans, at most UNCOPY_FUNCTION_MAX_PLANS: older ones are dropped when more are made. */
+/* The newest plans, at most UNCOPY_FUNCTION_MAX_PLANS: older ones are dropped when more are
+ * made. */
 #define UNCOPY_FUNCTION_MAX_PLANS 64
 UNCOPY_API size_t uncopy_function_num_plans(uncopy_function_t *function);
 /* Plan number index, NULL past the last. The caller releases it (uncopy_plan_release). */
@@ -78,8 +80,7 @@ typedef struct uncopy_counts {
     int64_t bytes_allocated; /* outputs, arenas, scratch and results of host calls */
 } uncopy_counts_t;
 
-UNCOPY_API void uncopy_function_counts(uncopy_function_t *function,
-                                       uncopy_counts_t *out_counts);
+UNCOPY_API void uncopy_function_counts(uncopy_function_t *function, uncopy_counts_t *out_counts);
 UNCOPY_API void uncopy_function_reset_counts(uncopy_function_t *function);
 
 #ifdef __cplusplus

@@ -11,9 +11,11 @@ static void write_nothing(void *self, uncopy_log_level_t level, const char *line
 uncopy_status_t uncopy_context_create(const uncopy_allocator_t *allocator, const uncopy_log_t *log,
                                       uncopy_context_t **out_context)
 {
-    if (out_context == NULL || (allocator != NULL && (allocator->allocate == NULL || allocator->release == NULL)) ||
+    if (out_context == NULL ||
+        (allocator != NULL && (allocator->allocate == NULL || allocator->release == NULL)) ||
         (log != NULL && log->write == NULL)) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "an allocator has both callbacks, a log its write, the result a place");
+        return status_fail(UNCOPY_ERROR_ARGUMENT,
+                           "an allocator has both callbacks, a log its write, the result a place");
     }
     const uncopy_allocator_t *used = allocator == NULL ? &memory_system_allocator : allocator;
     uncopy_context_t *context = memory_allocate(used, sizeof(*context), "a context");
@@ -59,5 +61,6 @@ uncopy_status_t uncopy_host_fail(const char *words)
 
 const char *uncopy_version(void)
 {
-    return STRINGIFY(UNCOPY_VERSION_MAJOR) "." STRINGIFY(UNCOPY_VERSION_MINOR) "." STRINGIFY(UNCOPY_VERSION_PATCH);
+    return STRINGIFY(UNCOPY_VERSION_MAJOR) "." STRINGIFY(UNCOPY_VERSION_MINOR) "." STRINGIFY(
+        UNCOPY_VERSION_PATCH);
 }

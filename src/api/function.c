@@ -1,7 +1,8 @@
 /* Functions: finding the plan whose facts hold, planning when none does.
  *
- * Plans stand in a table of at most UNCOPY_FUNCTION_MAX_PLANS, newest use first by a hint. A short lock guards the table and
- * its references; planning has a lock of its own, so that calls whose plan is there never wait for one that plans. */
+ * Plans stand in a table of at most UNCOPY_FUNCTION_MAX_PLANS, newest use first by a hint. A short
+ * lock guards the table and its references; planning has a lock of its own, so that calls whose
+ * plan is there never wait for one that plans. */
 #include <string.h>
 
 #include "api/objects.h"
@@ -17,7 +18,7 @@ struct uncopy_function {
     pthread_mutex_t planning_lock; /* taken before table_lock */
     uncopy_plan_t *plans[UNCOPY_FUNCTION_MAX_PLANS];
     size_t num_plans, next_victim;
-    atomic_size_t hint; /* index of the plan that ran last; any value is fine */
+    atomic_size_t hint;      /* index of the plan that ran last; any value is fine */
     uncopy_counts_t retired; /* counts of plans that were dropped */
     atomic_llong calls, planned, replanned;
 };
@@ -144,9 +145,10 @@ static void drop_ready(ready_t *ready)
     *ready = (ready_t){NULL, NULL};
 }
 
-/* Tries one plan; on success ready is filled and owns plan's reference, else the reference is dropped. */
-static uncopy_status_t try_plan(uncopy_plan_t *plan, const uncopy_argument_t *arguments, size_t num_arguments,
-                                ready_t *ready, facts_failure_t *failure)
+/* Tries one plan; on success ready is filled and owns plan's reference, else the reference is
+ * dropped. */
+static uncopy_status_t try_plan(uncopy_plan_t *plan, const uncopy_argument_t *arguments,
+                                size_t num_arguments, ready_t *ready, facts_failure_t *failure)
 {
     *ready = (ready_t){plan, NULL};
     bool holds = false;
@@ -189,7 +191,8 @@ static uncopy_status_t find_plan(uncopy_function_t *function, const uncopy_argum
 }
 
 static uncopy_status_t make_plan(uncopy_function_t *function, const uncopy_argument_t *arguments,
-                                 size_t num_arguments, const facts_failure_t *failure, ready_t *ready)
+                                 size_t num_arguments, const facts_failure_t *failure,
+                                 ready_t *ready)
 {
     bool is_first = uncopy_function_num_plans(function) == 0;
     if (!is_first && (function->options.strict & UNCOPY_STRICT_REPLANS) != 0) {
@@ -200,7 +203,8 @@ static uncopy_status_t make_plan(uncopy_function_t *function, const uncopy_argum
     }
     uncopy_plan_t *plan = NULL;
     TRY(plan_object_create(function->program, &function->options,
-                           function->has_host ? &function->host : NULL, arguments, num_arguments, &plan));
+                           function->has_host ? &function->host : NULL, arguments, num_arguments,
+                           &plan));
     atomic_fetch_add_explicit(&function->planned, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&function->replanned, is_first ? 0 : 1, memory_order_relaxed);
     uncopy_plan_retain(plan);
@@ -208,7 +212,8 @@ static uncopy_status_t make_plan(uncopy_function_t *function, const uncopy_argum
     facts_failure_t after = {0};
     TRY(try_plan(plan, arguments, num_arguments, ready, &after));
     if (ready->plan == NULL) {
-        return status_fail(UNCOPY_ERROR_PROGRAM, "%s: a plan does not hold for the arguments it was made for",
+        return status_fail(UNCOPY_ERROR_PROGRAM,
+                           "%s: a plan does not hold for the arguments it was made for",
                            function->program->ir.name);
     }
     return UNCOPY_OK;
@@ -237,8 +242,8 @@ static uncopy_status_t find_or_make(uncopy_function_t *function, const uncopy_ar
 }
 
 uncopy_status_t uncopy_function_run(uncopy_function_t *function, const uncopy_argument_t *arguments,
-                                    size_t num_arguments, void *call_data, uncopy_argument_t *outputs,
-                                    uncopy_run_t *out_run)
+                                    size_t num_arguments, void *call_data,
+                                    uncopy_argument_t *outputs, uncopy_run_t *out_run)
 {
     if (function == NULL) {
         return status_fail(UNCOPY_ERROR_ARGUMENT, "no function");
@@ -259,8 +264,9 @@ uncopy_status_t uncopy_function_run(uncopy_function_t *function, const uncopy_ar
     return status;
 }
 
-uncopy_status_t uncopy_function_plan(uncopy_function_t *function, const uncopy_argument_t *arguments,
-                                     size_t num_arguments, uncopy_plan_t **out_plan)
+uncopy_status_t uncopy_function_plan(uncopy_function_t *function,
+                                     const uncopy_argument_t *arguments, size_t num_arguments,
+                                     uncopy_plan_t **out_plan)
 {
     if (function == NULL || out_plan == NULL) {
         return status_fail(UNCOPY_ERROR_ARGUMENT, "no function, or no place for the plan");

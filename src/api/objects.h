@@ -37,8 +37,8 @@ struct uncopy_plan {
     uncopy_host_t host; /* of the function that owns the frames */
     bool has_host;
     int64_t output_bytes;
-    atomic_llong runs;                /* since counts were reset */
-    atomic_llong arena_grown_bytes;   /* likewise */
+    atomic_llong runs;              /* since counts were reset */
+    atomic_llong arena_grown_bytes; /* likewise */
     _Atomic(uncopy_frame_t *) frames[PLAN_FRAME_SLOTS];
 };
 
@@ -46,16 +46,17 @@ struct uncopy_plan {
 void target_fill(target_t *target);
 
 /* Plans a program and binds kernels. host NULL: none. */
-UNCOPY_MUST_CHECK uncopy_status_t plan_object_create(uncopy_program_t *program, const uncopy_options_t *options,
-                                                     const uncopy_host_t *host,
-                                                     const uncopy_argument_t *arguments,
-                                                     size_t num_arguments, uncopy_plan_t **out_plan);
+UNCOPY_MUST_CHECK uncopy_status_t plan_object_create(
+    uncopy_program_t *program, const uncopy_options_t *options, const uncopy_host_t *host,
+    const uncopy_argument_t *arguments, size_t num_arguments, uncopy_plan_t **out_plan);
 
 /* Takes a waiting frame or makes one; giving back keeps it for the next run. */
-UNCOPY_MUST_CHECK uncopy_status_t plan_object_take_frame(uncopy_plan_t *plan, uncopy_frame_t **out_frame);
+UNCOPY_MUST_CHECK uncopy_status_t plan_object_take_frame(uncopy_plan_t *plan,
+                                                         uncopy_frame_t **out_frame);
 void plan_object_give_frame(uncopy_plan_t *plan, uncopy_frame_t *frame);
 
 /* Words a failed fact with the arguments' names. */
-uncopy_status_t plan_object_fail_facts(const uncopy_plan_t *plan, uncopy_status_t code, const facts_failure_t *failure);
+uncopy_status_t plan_object_fail_facts(const uncopy_plan_t *plan, uncopy_status_t code,
+                                       const facts_failure_t *failure);
 
 #endif

@@ -23,7 +23,8 @@ static uncopy_status_t bind_kernels(uncopy_plan_t *object)
         kernels[i].prefers_host = cpu_prefers_host_matmul(at->call);
         plan->counts.cost_ns += cpu_cost_ns(at->call);
         if (kernels[i].function == NULL && at->kind != PLAN_MATMUL) {
-            return status_fail(UNCOPY_ERROR_UNSUPPORTED, "no kernel takes %s of %s (%s:%d)", op_row(at->opcode)->name,
+            return status_fail(UNCOPY_ERROR_UNSUPPORTED, "no kernel takes %s of %s (%s:%d)",
+                               op_row(at->opcode)->name,
                                uncopy_dtype_name(at->call->operands[0].dtype),
                                at->file == NULL ? "?" : at->file, at->line);
         }
@@ -33,13 +34,14 @@ static uncopy_status_t bind_kernels(uncopy_plan_t *object)
 }
 
 static uncopy_status_t fill_object(uncopy_plan_t *object, const uncopy_program_t *program,
-                                   const uncopy_options_t *options, const uncopy_argument_t *arguments,
-                                   size_t num_arguments)
+                                   const uncopy_options_t *options,
+                                   const uncopy_argument_t *arguments, size_t num_arguments)
 {
     static const uncopy_options_t defaults = {0};
     const uncopy_context_t *context = object->context;
     TRY(compile_plan(&context->allocator, &program->ir, &context->target,
-                     options == NULL ? &defaults : options, arguments, num_arguments, &object->plan));
+                     options == NULL ? &defaults : options, arguments, num_arguments,
+                     &object->plan));
     for (size_t b = 0; b < object->plan.num_bases; b++) {
         const plan_base_t *base = &object->plan.bases[b];
         object->output_bytes += base->kind == UNCOPY_BASE_OUTPUT ? base->size_bytes : 0;
@@ -91,7 +93,8 @@ void uncopy_plan_retain(uncopy_plan_t *plan)
 void uncopy_plan_release(uncopy_plan_t *plan)
 {
     /* acq_rel: pairs with the other releases */
-    if (plan == NULL || atomic_fetch_sub_explicit(&plan->references, 1, memory_order_acq_rel) != 1) {
+    if (plan == NULL ||
+        atomic_fetch_sub_explicit(&plan->references, 1, memory_order_acq_rel) != 1) {
         return;
     }
     for (int i = 0; i < PLAN_FRAME_SLOTS; i++) {
@@ -115,7 +118,8 @@ uncopy_status_t plan_object_take_frame(uncopy_plan_t *plan, uncopy_frame_t **out
             continue;
         }
         /* acquire: pairs with the release in plan_object_give_frame */
-        uncopy_frame_t *frame = atomic_exchange_explicit(&plan->frames[i], NULL, memory_order_acquire);
+        uncopy_frame_t *frame =
+            atomic_exchange_explicit(&plan->frames[i], NULL, memory_order_acquire);
         if (frame != NULL) {
             *out_frame = frame;
             return UNCOPY_OK;
@@ -127,7 +131,8 @@ uncopy_status_t plan_object_take_frame(uncopy_plan_t *plan, uncopy_frame_t **out
 void plan_object_give_frame(uncopy_plan_t *plan, uncopy_frame_t *frame)
 {
     if (frame->arena_grown_bytes != 0) {
-        atomic_fetch_add_explicit(&plan->arena_grown_bytes, frame->arena_grown_bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&plan->arena_grown_bytes, frame->arena_grown_bytes,
+                                  memory_order_relaxed);
         frame->arena_grown_bytes = 0;
     }
     for (int i = 0; i < PLAN_FRAME_SLOTS; i++) {
@@ -147,9 +152,10 @@ uncopy_status_t plan_object_fail_facts(const uncopy_plan_t *plan, uncopy_status_
     size_t n = plan->plan.num_arguments;
     size_t a = failure->base_a % n;
     size_t b = failure->base_b % n;
-    return status_fail(code, "%s: arguments %zu (%s) and %zu (%s) were planned %s and are now %s", plan->plan.name, a,
-                       plan->plan.arguments[a].name, b, plan->plan.arguments[b].name,
-                       span_relation_name(failure->planned), span_relation_name(failure->found));
+    return status_fail(code, "%s: arguments %zu (%s) and %zu (%s) were planned %s and are now %s",
+                       plan->plan.name, a, plan->plan.arguments[a].name, b,
+                       plan->plan.arguments[b].name, span_relation_name(failure->planned),
+                       span_relation_name(failure->found));
 }
 
 /* ---- running one plan ---- */
@@ -161,10 +167,11 @@ static uncopy_status_t check_fit(const uncopy_plan_t *plan, const uncopy_argumen
         return status_fail(UNCOPY_ERROR_ARGUMENT, "no arguments");
     }
     if (!run_fits(&plan->plan, arguments, num_arguments)) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT,
-                           "%s: the number (%zu), dtypes, sizes or strides of the arguments are not those it was "
-                           "planned for",
-                           plan->plan.name, num_arguments);
+        return status_fail(
+            UNCOPY_ERROR_ARGUMENT,
+            "%s: the number (%zu), dtypes, sizes or strides of the arguments are not those it was "
+            "planned for",
+            plan->plan.name, num_arguments);
     }
     return UNCOPY_OK;
 }
@@ -179,7 +186,8 @@ uncopy_status_t uncopy_plan_run(uncopy_plan_t *plan, const uncopy_host_t *host,
     TRY(check_fit(plan, arguments, num_arguments));
     uncopy_frame_t *frame = NULL;
     bool keeps_frame = host == NULL && !plan->has_host; /* a host's slot must end with that host */
-    TRY(keeps_frame ? plan_object_take_frame(plan, &frame) : run_frame_create(&plan->binding, &frame));
+    TRY(keeps_frame ? plan_object_take_frame(plan, &frame)
+                    : run_frame_create(&plan->binding, &frame));
     bool holds = false;
     facts_failure_t failure = {0};
     uncopy_status_t status = run_enter(frame, arguments, &holds, &failure);
@@ -239,7 +247,8 @@ size_t uncopy_plan_num_externs(const uncopy_plan_t *plan)
     return (size_t)plan->plan.counts.externs;
 }
 
-const char *uncopy_plan_extern(const uncopy_plan_t *plan, size_t index, const char **out_file, int *out_line)
+const char *uncopy_plan_extern(const uncopy_plan_t *plan, size_t index, const char **out_file,
+                               int *out_line)
 {
     for (size_t i = 0; i < plan->plan.num_instructions; i++) {
         const plan_instruction_t *at = &plan->plan.instructions[i];

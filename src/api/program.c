@@ -84,7 +84,8 @@ static uncopy_status_t check_open(const uncopy_program_t *program, const void *r
         return status_fail(UNCOPY_ERROR_ARGUMENT, "no program, or no place for the result");
     }
     if (atomic_load(&program->is_frozen)) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "program %s belongs to a function or plan: nothing can be added",
+        return status_fail(UNCOPY_ERROR_ARGUMENT,
+                           "program %s belongs to a function or plan: nothing can be added",
                            program->ir.name);
     }
     return UNCOPY_OK;
@@ -107,8 +108,8 @@ uncopy_status_t uncopy_program_add_argument(uncopy_program_t *program, const cha
 }
 
 uncopy_status_t uncopy_program_add_storage(uncopy_program_t *program, const char *name,
-                                           uncopy_storage_kind_t kind, const uncopy_layout_t *layout,
-                                           uncopy_view_t *out_view)
+                                           uncopy_storage_kind_t kind,
+                                           const uncopy_layout_t *layout, uncopy_view_t *out_view)
 {
     TRY(check_open(program, out_view));
     TRY(check_layout(layout));
@@ -130,37 +131,43 @@ uncopy_status_t uncopy_program_add_constant(uncopy_program_t *program, const cha
     return ir_add_constant(&program->ir, name, layout, bytes, size_bytes, out_view);
 }
 
-uncopy_status_t uncopy_program_add_view(uncopy_program_t *program, const char *name, uncopy_view_t of,
-                                        const uncopy_layout_t *layout, uncopy_dim_t offset_bytes,
-                                        int is_from_storage, uncopy_view_t *out_view)
+uncopy_status_t uncopy_program_add_view(uncopy_program_t *program, const char *name,
+                                        uncopy_view_t of, const uncopy_layout_t *layout,
+                                        uncopy_dim_t offset_bytes, int is_from_storage,
+                                        uncopy_view_t *out_view)
 {
     TRY(check_open(program, out_view));
     TRY(check_layout(layout));
-    return ir_add_view(&program->ir, name, of, layout, offset_bytes, is_from_storage != 0, out_view);
+    return ir_add_view(&program->ir, name, of, layout, offset_bytes, is_from_storage != 0,
+                       out_view);
 }
 
-uncopy_status_t uncopy_program_add_symbol(uncopy_program_t *program, const char *name, uint32_t argument,
-                                          int32_t dim, int is_stride, uncopy_dim_t *out_dim)
+uncopy_status_t uncopy_program_add_symbol(uncopy_program_t *program, const char *name,
+                                          uint32_t argument, int32_t dim, int is_stride,
+                                          uncopy_dim_t *out_dim)
 {
     TRY(check_open(program, out_dim));
     return ir_add_symbol(&program->ir, name, argument, dim, is_stride != 0, out_dim);
 }
 
-uncopy_status_t uncopy_program_add_expression(uncopy_program_t *program, uncopy_expression_kind_t kind,
-                                              uncopy_dim_t a, uncopy_dim_t b, uncopy_dim_t *out_dim)
+uncopy_status_t uncopy_program_add_expression(uncopy_program_t *program,
+                                              uncopy_expression_kind_t kind, uncopy_dim_t a,
+                                              uncopy_dim_t b, uncopy_dim_t *out_dim)
 {
     TRY(check_open(program, out_dim));
     return ir_add_expression(&program->ir, kind, a, b, out_dim);
 }
 
-uncopy_status_t uncopy_program_add_group(uncopy_program_t *program, const char *token, const char *name,
-                                         int32_t size, int32_t rank, uncopy_group_t *out_group)
+uncopy_status_t uncopy_program_add_group(uncopy_program_t *program, const char *token,
+                                         const char *name, int32_t size, int32_t rank,
+                                         uncopy_group_t *out_group)
 {
     TRY(check_open(program, out_group));
     return ir_add_group(&program->ir, token, name, size, rank, out_group);
 }
 
-uncopy_status_t uncopy_program_add_operation(uncopy_program_t *program, const uncopy_operation_t *operation)
+uncopy_status_t uncopy_program_add_operation(uncopy_program_t *program,
+                                             const uncopy_operation_t *operation)
 {
     TRY(check_open(program, operation));
     return ir_add_operation(&program->ir, operation);

@@ -4,7 +4,8 @@
  *   constant   the plan's own copy
  *   made       a host call returns it
  *   output     a fresh storage that no host call makes
- *   scratch    memory of its own: seen by an operation of unknown effects, or all kernels are the host's
+ *   scratch    memory of its own: an operation of unknown effects sees it, or all kernels are the
+ *              host's
  *   arena      all other scratch, placed so that lifetimes that overlap share no byte */
 #include <string.h>
 
@@ -18,7 +19,8 @@ uint32_t lower_base(const lowering_t *lowering, const unit_view_t *view)
     return view->is_from_storage ? base + (uint32_t)lowering->unit->num_arguments : base;
 }
 
-static uncopy_status_t add_base(lowering_t *lowering, plan_base_t base, const char *name, uint32_t *out_base)
+static uncopy_status_t add_base(lowering_t *lowering, plan_base_t base, const char *name,
+                                uint32_t *out_base)
 {
     plan_t *plan = lowering->plan;
     base.operand = UNCOPY_NONE;
@@ -79,7 +81,8 @@ static uncopy_status_t add_storage_base(lowering_t *lowering, uint32_t s)
                        .size_bytes = storage->size_bytes,
                        .bytes = storage->bytes};
     if (row.kind == UNCOPY_BASE_CONSTANT) {
-        row.bytes = arena_copy(&lowering->plan->arena, storage->bytes, (size_t)storage->size_bytes, 1);
+        row.bytes =
+            arena_copy(&lowering->plan->arena, storage->bytes, (size_t)storage->size_bytes, 1);
         if (row.bytes == NULL) {
             return UNCOPY_ERROR_MEMORY;
         }

@@ -1,8 +1,8 @@
 /* Conflicts between operations.
  *
- * depend_find walks only the touches of storages that may share bytes with the view: its own, and for arguments every
- * other argument's (the facts settle pairs of apart hulls in one comparison). Cost: linear in the touches within the
- * range. Invariants: u2, u3 of unit.h. */
+ * depend_find walks only the touches of storages that may share bytes with the view: its own, and
+ * for arguments every other argument's (the facts settle pairs of apart hulls in one comparison).
+ * Cost: linear in the touches within the range. Invariants: u2, u3 of unit.h. */
 #include "compile/depend.h"
 
 #include "base/status.h"
@@ -16,9 +16,8 @@ static void push(depend_effects_t *list, uint32_t view, bool is_write)
 
 uncopy_status_t depend_effects(unit_t *unit, const unit_op_t *op, depend_effects_t *out_effects)
 {
-    const unit_op_t *source = op->opcode == OPCODE_FENCE && op->partner != UNCOPY_NONE
-                                  ? &unit->ops[op->partner]
-                                  : op;
+    const unit_op_t *source =
+        op->opcode == OPCODE_FENCE && op->partner != UNCOPY_NONE ? &unit->ops[op->partner] : op;
     size_t most = source->num_reads + source->num_writes + source->num_returns;
     out_effects->count = 0;
     out_effects->is_unknown = (op->effects & UNCOPY_EFFECT_AUDITED) == 0;
@@ -132,9 +131,9 @@ uncopy_status_t depend_conflicts(unit_t *unit, const unit_op_t *a, const unit_op
     bool b_is_mark = b->opcode == OPCODE_ORDER;
     if (a_is_mark || b_is_mark) {
         bool a_is_earlier = a->position < b->position;
-        *out_conflicts = (a_is_mark && b_is_mark) ||
-                         (a_is_mark ? mark_conflicts(unit, a, &y, !a_is_earlier)
-                                    : mark_conflicts(unit, b, &x, a_is_earlier));
+        *out_conflicts =
+            (a_is_mark && b_is_mark) || (a_is_mark ? mark_conflicts(unit, a, &y, !a_is_earlier)
+                                                   : mark_conflicts(unit, b, &x, a_is_earlier));
         return UNCOPY_OK;
     }
     for (size_t i = 0; i < x.count; i++) {
@@ -174,7 +173,8 @@ static uncopy_status_t test_op(unit_t *unit, const depend_query_t *query, uint32
     }
     depend_effects_t effects;
     TRY(depend_effects(unit, op, &effects));
-    if (query->skip_storage != UNCOPY_NONE && touches_storage(unit, &effects, query->skip_storage)) {
+    if (query->skip_storage != UNCOPY_NONE &&
+        touches_storage(unit, &effects, query->skip_storage)) {
         return UNCOPY_OK;
     }
     for (size_t i = 0; i < effects.count; i++) {
@@ -187,7 +187,8 @@ static uncopy_status_t test_op(unit_t *unit, const depend_query_t *query, uint32
     return UNCOPY_OK;
 }
 
-static size_t first_at_or_after(const unit_t *unit, const uint32_t *list, size_t count, uint32_t position)
+static size_t first_at_or_after(const unit_t *unit, const uint32_t *list, size_t count,
+                                uint32_t position)
 {
     size_t low = 0;
     size_t high = count;
@@ -214,7 +215,8 @@ static uncopy_status_t search_storage(unit_t *unit, const depend_query_t *query,
 }
 
 /* Collectives that start before the range and are fenced after it: in flight throughout. */
-static uncopy_status_t search_in_flight(unit_t *unit, const depend_query_t *query, depend_hit_t *best)
+static uncopy_status_t search_in_flight(unit_t *unit, const depend_query_t *query,
+                                        depend_hit_t *best)
 {
     for (size_t i = 0; i < unit->num_collectives; i++) {
         const unit_op_t *op = &unit->ops[unit->collectives[i]];

@@ -21,7 +21,8 @@ static bool is_whole_view(const unit_t *unit, const unit_view_t *view)
            span_has_same_layout(&view->span, &first->span);
 }
 
-static uncopy_status_t copy_dims(lowering_t *lowering, const unit_view_t *view, plan_operand_t *operand)
+static uncopy_status_t copy_dims(lowering_t *lowering, const unit_view_t *view,
+                                 plan_operand_t *operand)
 {
     arena_t *arena = &lowering->plan->arena;
     int64_t *sizes = arena_copy(arena, view->span.sizes, (size_t)view->span.rank, sizeof(int64_t));
@@ -57,7 +58,8 @@ uncopy_status_t lower_add_operand(lowering_t *lowering, uint32_t number, uint32_
     }
     TRY(copy_dims(lowering, view, &operand));
     *out_operand = (uint32_t)plan->num_operands;
-    ARENA_PUSH(&plan->arena, plan->operands, plan->num_operands, lowering->operands_capacity, operand);
+    ARENA_PUSH(&plan->arena, plan->operands, plan->num_operands, lowering->operands_capacity,
+               operand);
     return UNCOPY_OK;
 }
 
@@ -109,15 +111,16 @@ static void arrange_dims(kernel_call_t *call, int32_t rank)
         }
     }
     for (int32_t d = 1; d < rank; d++) {
-        for (int32_t e = d; e > 0 && call->operands[0].strides[e] > call->operands[0].strides[e - 1];
-             e--) {
+        for (int32_t e = d;
+             e > 0 && call->operands[0].strides[e] > call->operands[0].strides[e - 1]; e--) {
             swap_dims(call, e, e - 1);
         }
     }
     merge_dims(call, rank);
 }
 
-static void set_number(kernel_operand_t *operand, const uncopy_operand_t *number, uncopy_dtype_t dtype)
+static void set_number(kernel_operand_t *operand, const uncopy_operand_t *number,
+                       uncopy_dtype_t dtype)
 {
     operand->is_immediate = true;
     operand->dtype = dtype;
@@ -178,7 +181,8 @@ static void fill_matmul(const unit_t *unit, const unit_op_t *op, kernel_call_t *
     call->operands[2].strides[rank - 2] = 0;
 }
 
-/* A collective of one rank moves its source to its destination: both are row-major, of one length. */
+/* A collective of one rank moves its source to its destination: both are row-major, of one
+ * length. */
 static void fill_rank_move(const unit_t *unit, const unit_op_t *op, kernel_call_t *call)
 {
     const span_t *span = &unit->views[op->writes[0]].span;
@@ -231,7 +235,8 @@ static bool has_kernel(const unit_t *unit, const unit_op_t *op)
     return target_takes(unit->target, op->opcode, read, result);
 }
 
-/* An operation that a row describes, and that the host runs all the same: its first write may be what it returns. */
+/* An operation that a row describes, and that the host runs all the same: its first write may be
+ * what it returns. */
 static bool returns_its_write(const lowering_t *lowering, const unit_op_t *op)
 {
     const unit_t *unit = lowering->unit;
@@ -258,8 +263,8 @@ static plan_kind_t choose_kind(const lowering_t *lowering, const unit_op_t *op)
         return PLAN_KERNEL;
     case OP_CLASS_POINTWISE:
     case OP_CLASS_MATMUL: {
-        bool host_can = op->host_id >= 0 && (returns_its_write(lowering, op) ||
-                                             (op->effects & UNCOPY_EFFECT_OUT) != 0);
+        bool host_can = op->host_id >= 0 &&
+                        (returns_its_write(lowering, op) || (op->effects & UNCOPY_EFFECT_OUT) != 0);
         if (host_can && (is_extern_run || !has_kernel(unit, op))) {
             return PLAN_HOST_CALL;
         }
@@ -359,9 +364,9 @@ static uncopy_call_form_t choose_form(const lowering_t *lowering, const unit_op_
     if (op->opcode != OPCODE_EXTERN) {
         return returns_its_write(lowering, op) ? UNCOPY_CALL_RETURN : UNCOPY_CALL_OUT;
     }
-    bool is_out = op->num_returns == 1 && !op->return_is_alias[0] &&
-                  unit->storages[unit->views[op->returns[0]].storage].maker !=
-                      (uint32_t)(op - unit->ops);
+    bool is_out =
+        op->num_returns == 1 && !op->return_is_alias[0] &&
+        unit->storages[unit->views[op->returns[0]].storage].maker != (uint32_t)(op - unit->ops);
     return is_out ? UNCOPY_CALL_OUT : UNCOPY_CALL_RETURN;
 }
 
@@ -374,7 +379,8 @@ static uncopy_status_t copy_name(lowering_t *lowering, const char *name, const c
     return UNCOPY_OK;
 }
 
-static void mark_written(lowering_t *lowering, const unit_op_t *op, const plan_instruction_t *instruction)
+static void mark_written(lowering_t *lowering, const unit_op_t *op,
+                         const plan_instruction_t *instruction)
 {
     const unit_t *unit = lowering->unit;
     size_t count = op->num_writes + (instruction->form == UNCOPY_CALL_OUT ? op->num_returns : 0);
@@ -406,7 +412,8 @@ static uncopy_status_t lower_op(lowering_t *lowering, uint32_t number)
     TRY(copy_name(lowering, op->file, &instruction.file));
     TRY(copy_name(lowering, op->target, &instruction.target));
     if (instruction.kind == PLAN_FENCE) {
-        if (op->partner == UNCOPY_NONE || unit->program->groups[unit->ops[op->partner].group].size == 1) {
+        if (op->partner == UNCOPY_NONE ||
+            unit->program->groups[unit->ops[op->partner].group].size == 1) {
             size_t before = plan->num_instructions;
             lowering->instruction_of[op->position] = (uint32_t)(before == 0 ? 0 : before - 1);
             return UNCOPY_OK;
@@ -443,7 +450,8 @@ static uncopy_status_t add_releases(lowering_t *lowering)
         const unit_storage_t *storage = &unit->storages[s];
         uint32_t base = lowering->storages[s].base;
         if (base == UNCOPY_NONE || storage->is_output || storage->num_touches == 0 ||
-            (plan->bases[base].kind != UNCOPY_BASE_SCRATCH && plan->bases[base].kind != UNCOPY_BASE_MADE)) {
+            (plan->bases[base].kind != UNCOPY_BASE_SCRATCH &&
+             plan->bases[base].kind != UNCOPY_BASE_MADE)) {
             continue;
         }
         const unit_op_t *last = &unit->ops[storage->touches[storage->num_touches - 1]];
@@ -506,8 +514,8 @@ static uncopy_status_t copy_groups(lowering_t *lowering)
     return UNCOPY_OK;
 }
 
-/* A result is the object itself where it names the storage's first view; any other view of it, the same layout included, is
- * a view in eager too. */
+/* A result is the object itself where it names the storage's first view; any other view of it, the
+ * same layout included, is a view in eager too. */
 static uncopy_output_kind_t output_kind(const plan_t *plan, const plan_operand_t *operand,
                                         bool is_first_view)
 {
@@ -539,18 +547,17 @@ static uncopy_status_t add_outputs(lowering_t *lowering)
         const plan_base_t *base = &plan->bases[operand->base];
         uint32_t storage = unit->views[unit->outputs[i]].storage;
         bool is_first_view = unit->outputs[i] == unit->storages[storage].first_view;
-        plan->outputs[i] = (uncopy_output_t){
-            .kind = output_kind(plan, operand, is_first_view),
-            .bound = {.id = number,
-                      .base = operand->base,
-                      .kind = base->kind,
-                      .argument = base->argument,
-                      .is_whole = operand->is_whole,
-                      .offset_bytes = operand->offset_bytes,
-                      .dtype = operand->dtype,
-                      .rank = operand->rank,
-                      .sizes = operand->sizes,
-                      .strides = operand->strides}};
+        plan->outputs[i] = (uncopy_output_t){.kind = output_kind(plan, operand, is_first_view),
+                                             .bound = {.id = number,
+                                                       .base = operand->base,
+                                                       .kind = base->kind,
+                                                       .argument = base->argument,
+                                                       .is_whole = operand->is_whole,
+                                                       .offset_bytes = operand->offset_bytes,
+                                                       .dtype = operand->dtype,
+                                                       .rank = operand->rank,
+                                                       .sizes = operand->sizes,
+                                                       .strides = operand->strides}};
     }
     return UNCOPY_OK;
 }
@@ -585,7 +592,8 @@ static void count_instructions(plan_t *plan)
         counts->collectives += at->kind == PLAN_COLLECTIVE || at->kind == PLAN_MOVE_RANK;
     }
     for (size_t b = 0; b < plan->num_bases; b++) {
-        bool is_made = plan->bases[b].kind == UNCOPY_BASE_MADE || plan->bases[b].kind == UNCOPY_BASE_SCRATCH;
+        bool is_made =
+            plan->bases[b].kind == UNCOPY_BASE_MADE || plan->bases[b].kind == UNCOPY_BASE_SCRATCH;
         counts->made_bytes += is_made ? plan->bases[b].size_bytes : 0;
     }
 }
@@ -594,12 +602,13 @@ static uncopy_status_t prepare(lowering_t *lowering)
 {
     unit_t *unit = lowering->unit;
     plan_t *plan = lowering->plan;
-    lowering->storages = arena_allocate(&unit->arena, unit->num_storages, sizeof(*lowering->storages));
+    lowering->storages =
+        arena_allocate(&unit->arena, unit->num_storages, sizeof(*lowering->storages));
     lowering->works = arena_allocate(&unit->arena, unit->num_ops, sizeof(*lowering->works));
     lowering->instruction_of = arena_allocate(&unit->arena, unit->num_ops, sizeof(uint32_t));
     plan->instructions = arena_allocate(&plan->arena, unit->num_order, sizeof(*plan->instructions));
-    plan->addresses = arena_copy(&plan->arena, facts_addresses(unit->facts), unit->num_arguments * 2,
-                                 sizeof(*plan->addresses));
+    plan->addresses = arena_copy(&plan->arena, facts_addresses(unit->facts),
+                                 unit->num_arguments * 2, sizeof(*plan->addresses));
     if (lowering->storages == NULL || lowering->works == NULL || lowering->instruction_of == NULL ||
         plan->instructions == NULL || plan->addresses == NULL) {
         return UNCOPY_ERROR_MEMORY;

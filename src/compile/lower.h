@@ -1,4 +1,5 @@
-/* What the two halves of lowering share: lower.c makes instructions, bases.c gives storages their memory. */
+/* What the two halves of lowering share: lower.c makes instructions, bases.c gives storages their
+ * memory. */
 #ifndef COMPILE_LOWER_H
 #define COMPILE_LOWER_H
 
@@ -25,7 +26,8 @@ UNCOPY_MUST_CHECK uncopy_status_t lower_bases(lowering_t *lowering);
 uint32_t lower_base(const lowering_t *lowering, const unit_view_t *view);
 
 /* Adds the operand of a view. */
-UNCOPY_MUST_CHECK uncopy_status_t lower_add_operand(lowering_t *lowering, uint32_t view, uint32_t *out_operand);
+UNCOPY_MUST_CHECK uncopy_status_t lower_add_operand(lowering_t *lowering, uint32_t view,
+                                                    uint32_t *out_operand);
 
 /* Whether op is a host call that makes storage itself. */
 bool lower_makes_storage(const lowering_t *lowering, const unit_op_t *op, uint32_t storage);

@@ -1,12 +1,12 @@
 /* Normalise: drops what has no effect that anyone can see.
  *
- * Requires     an indexed unit
- * Establishes  every operation that is left writes bytes that are read later or outlive the call, or is kept for another
+ * Requires     an indexed unit Establishes  every operation that is left writes bytes that are read
+ * later or outlive the call, or is kept for another
  *              reason (random numbers, may raise, collective, fence, order mark, unknown effects)
  * Breaks       nothing
  *
- * One walk from the last operation to the first; a storage is wanted once an operation that stays reads it. Cost: linear
- * in the effects. */
+ * One walk from the last operation to the first; a storage is wanted once an operation that stays
+ * reads it. Cost: linear in the effects. */
 #include "base/status.h"
 #include "compile/passes.h"
 
@@ -52,7 +52,8 @@ uncopy_status_t normalise_run(unit_t *unit)
     }
     for (size_t i = unit->num_order; i-- > 0;) {
         unit_op_t *op = &unit->ops[unit->order[i]];
-        if ((!is_kept(op) && !writes_wanted(unit, op, is_wanted)) || unit_is_copy_to_itself(unit, op)) {
+        if ((!is_kept(op) && !writes_wanted(unit, op, is_wanted)) ||
+            unit_is_copy_to_itself(unit, op)) {
             op->is_removed = true;
         } else {
             want_reads(unit, op, is_wanted);

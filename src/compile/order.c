@@ -4,13 +4,16 @@
  * Establishes  an order in which every pair in conflict stands as it did; collectives as captured
  * Breaks       positions (re-indexed at the end)
  *
- *   program, StableRDFS  as captured: no pass of ours adds operations that would have to be fitted in
- *   BFS                  level by level: an operation runs once all it depends on has run, ties by position
+ *   program, StableRDFS  as captured: no pass of ours adds operations that must be fitted in
+ *   BFS                  level by level: an operation runs once all it depends on has run, ties
+ *                        by position
  *   DFS                  follows one chain to its end before it begins another
- *   RDFS                 starts at the last operations, visits what each depends on depth-first, emits afterwards
+ *   RDFS                 starts at the last operations, visits what each depends on depth-first,
+ *                        emits afterwards
  *
- * (names and meanings: the sort strategies of Ascend's graph engine). Dependences are the conflicts of depend.h, of which
- * the chain of all collectives is one. Cost: quadratic in the operations for all but program order. */
+ * (names and meanings: the sort strategies of Ascend's graph engine). Dependences are the conflicts
+ * of depend.h, of which the chain of all collectives is one. Cost: quadratic in the operations for
+ * all but program order. */
 #include "base/status.h"
 #include "compile/depend.h"
 #include "compile/passes.h"
@@ -18,7 +21,7 @@
 typedef struct graph {
     unit_t *unit;
     size_t count;
-    bool *edges;      /* edges[i * count + j]: j depends on i, both positions, i < j */
+    bool *edges;       /* edges[i * count + j]: j depends on i, both positions, i < j */
     uint32_t *missing; /* dependences of each that have not run yet */
     uint32_t *result;
     bool *is_done;
@@ -79,7 +82,8 @@ static uncopy_status_t order_breadth_first(graph_t *graph)
     return UNCOPY_OK;
 }
 
-/* A stack of ready operations; what one makes ready comes before what was ready before, earliest on top. */
+/* A stack of ready operations; what one makes ready comes before what was ready before, earliest on
+ * top. */
 static uncopy_status_t order_depth_first(graph_t *graph)
 {
     size_t *stack = arena_allocate(&graph->unit->arena, graph->count, sizeof(size_t));

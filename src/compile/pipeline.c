@@ -18,19 +18,21 @@ static uncopy_status_t find_symbols(const ir_program_t *program, const uncopy_ar
         if (arguments != NULL) {
             const uncopy_argument_t *argument = &arguments[symbol->argument];
             if (symbol->dim >= argument->rank) {
-                return status_fail(UNCOPY_ERROR_ARGUMENT, "argument %u has %d dims, %s is its dim %d",
-                                   symbol->argument, argument->rank, symbol->name, symbol->dim);
+                return status_fail(UNCOPY_ERROR_ARGUMENT,
+                                   "argument %u has %d dims, %s is its dim %d", symbol->argument,
+                                   argument->rank, symbol->name, symbol->dim);
             }
             int64_t row_major = 1;
             for (int32_t d = argument->rank - 1; d > symbol->dim; d--) {
                 row_major *= argument->sizes[d] > 1 ? argument->sizes[d] : 1;
             }
-            values[s] = !symbol->is_stride            ? argument->sizes[symbol->dim]
+            values[s] = !symbol->is_stride          ? argument->sizes[symbol->dim]
                         : argument->strides == NULL ? row_major
                                                     : argument->strides[symbol->dim];
         }
         if (values[s] < 0) {
-            return status_fail(UNCOPY_ERROR_PROGRAM, "the symbol %s has no value: assume one", symbol->name);
+            return status_fail(UNCOPY_ERROR_PROGRAM, "the symbol %s has no value: assume one",
+                               symbol->name);
         }
     }
     return UNCOPY_OK;
@@ -43,8 +45,9 @@ static uncopy_status_t check_argument(const ir_program_t *program, const ir_exte
     const ir_view_t *view = &program->views[program->storages[number].first_view];
     const ir_extent_t *extent = &extents[program->storages[number].first_view];
     if (argument->dtype != view->dtype || argument->rank != view->rank) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "argument %u (%s) is %s with %d dims, planned for %s with %d",
-                           number, view->name, uncopy_dtype_name(argument->dtype), argument->rank,
+        return status_fail(UNCOPY_ERROR_ARGUMENT,
+                           "argument %u (%s) is %s with %d dims, planned for %s with %d", number,
+                           view->name, uncopy_dtype_name(argument->dtype), argument->rank,
                            uncopy_dtype_name(view->dtype), view->rank);
     }
     int64_t row_major = 1;
@@ -52,19 +55,21 @@ static uncopy_status_t check_argument(const ir_program_t *program, const ir_exte
         int64_t stride = argument->strides == NULL ? row_major : argument->strides[d];
         if (argument->sizes[d] != extent->span.sizes[d] ||
             (extent->span.sizes[d] > 1 && stride != extent->element_strides[d])) {
-            return status_fail(UNCOPY_ERROR_ARGUMENT,
-                               "argument %u (%s), dim %d: size %lld stride %lld, planned for %lld and %lld",
-                               number, view->name, d, (long long)argument->sizes[d], (long long)stride,
-                               (long long)extent->span.sizes[d], (long long)extent->element_strides[d]);
+            return status_fail(
+                UNCOPY_ERROR_ARGUMENT,
+                "argument %u (%s), dim %d: size %lld stride %lld, planned for %lld and %lld",
+                number, view->name, d, (long long)argument->sizes[d], (long long)stride,
+                (long long)extent->span.sizes[d], (long long)extent->element_strides[d]);
         }
         row_major *= argument->sizes[d] > 1 ? argument->sizes[d] : 1;
     }
     return UNCOPY_OK;
 }
 
-/* Addresses that the assume lines give; everything else apart. A view within another argument's bytes shares its
- * storage. */
-static void assume_addresses(const ir_program_t *program, const ir_extent_t *extents, int64_t *addresses)
+/* Addresses that the assume lines give; everything else apart. A view within another argument's
+ * bytes shares its storage. */
+static void assume_addresses(const ir_program_t *program, const ir_extent_t *extents,
+                             int64_t *addresses)
 {
     size_t n = program->num_arguments;
     int64_t at = ASSUMED_GAP;
@@ -92,7 +97,8 @@ static uncopy_status_t find_addresses(const ir_program_t *program, const ir_exte
     }
     for (size_t a = 0; a < n; a++) {
         TRY(check_argument(program, extents, (uint32_t)a, &arguments[a]));
-        const void *storage = arguments[a].storage == NULL ? arguments[a].data : arguments[a].storage;
+        const void *storage =
+            arguments[a].storage == NULL ? arguments[a].data : arguments[a].storage;
         addresses[a] = (int64_t)(intptr_t)arguments[a].data;
         addresses[n + a] = (int64_t)(intptr_t)storage;
     }
@@ -116,15 +122,17 @@ static uncopy_status_t check_strict(const plan_t *plan, unsigned strict)
 {
     if ((strict & UNCOPY_STRICT_COPIES) != 0 && plan->num_copies > 0) {
         const uncopy_copy_t *copy = &plan->copies[0];
-        return status_fail(UNCOPY_ERROR_STRICT, "%s: %zu cop%s would stay; the first moves %lld bytes (%s:%d), %s: %s",
+        return status_fail(UNCOPY_ERROR_STRICT,
+                           "%s: %zu cop%s would stay; the first moves %lld bytes (%s:%d), %s: %s",
                            plan->name, plan->num_copies, plan->num_copies == 1 ? "y" : "ies",
-                           (long long)copy->bytes, copy->file == NULL ? "?" : copy->file, copy->line,
-                           copy->reason, copy->words);
+                           (long long)copy->bytes, copy->file == NULL ? "?" : copy->file,
+                           copy->line, copy->reason, copy->words);
     }
     for (size_t i = 0; (strict & UNCOPY_STRICT_EXTERNS) != 0 && i < plan->num_instructions; i++) {
         const plan_instruction_t *at = &plan->instructions[i];
         if (at->kind == PLAN_HOST_CALL) {
-            return status_fail(UNCOPY_ERROR_STRICT, "%s: %s (%s:%d) would run on the host's kernel", plan->name,
+            return status_fail(UNCOPY_ERROR_STRICT, "%s: %s (%s:%d) would run on the host's kernel",
+                               plan->name,
                                at->target == NULL ? op_row(at->opcode)->name : at->target,
                                at->file == NULL ? "?" : at->file, at->line);
         }
@@ -134,8 +142,8 @@ static uncopy_status_t check_strict(const plan_t *plan, unsigned strict)
 
 static uncopy_status_t plan_with(arena_t *arena, const uncopy_allocator_t *allocator,
                                  const ir_program_t *program, const target_t *target,
-                                 const uncopy_options_t *options, const uncopy_argument_t *arguments,
-                                 plan_t *plan)
+                                 const uncopy_options_t *options,
+                                 const uncopy_argument_t *arguments, plan_t *plan)
 {
     int64_t *values = arena_allocate(arena, program->num_symbols, sizeof(*values));
     int64_t *addresses = arena_allocate(arena, program->num_arguments * 2, sizeof(*addresses));
@@ -162,8 +170,8 @@ uncopy_status_t compile_plan(const uncopy_allocator_t *allocator, const ir_progr
                              const uncopy_argument_t *arguments, size_t num_arguments, plan_t *plan)
 {
     if (arguments != NULL && num_arguments != program->num_arguments) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "%s takes %zu arguments, found %zu", program->name,
-                           program->num_arguments, num_arguments);
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "%s takes %zu arguments, found %zu",
+                           program->name, program->num_arguments, num_arguments);
     }
     *plan = (plan_t){0};
     arena_init(&plan->arena, allocator);

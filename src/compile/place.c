@@ -1,6 +1,7 @@
-/* Place: greedy by size. Items are taken largest first, ties by first use; each goes into the smallest gap that the items
- * alive at the same time leave, else above them (best fit; D. Johnson, "Fast algorithms for bin packing", 1974, applied to
- * intervals as register and buffer allocators do). Cost: n log n + n * (items alive together). */
+/* Place: greedy by size. Items are taken largest first, ties by first use; each goes into the
+ * smallest gap that the items alive at the same time leave, else above them (best fit; D. Johnson,
+ * "Fast algorithms for bin packing", 1974, applied to intervals as register and buffer allocators
+ * do). Cost: n log n + n * (items alive together). */
 #include "compile/place.h"
 
 #include <stdbool.h>
@@ -109,7 +110,8 @@ uncopy_status_t place_items(arena_t *arena, place_item_t *items, size_t count,
         order[i] = &items[i];
         if (items[i].size_bytes > INT64_MAX - PLACE_ALIGNMENT ||
             !checked_add(sum, rounded(items[i].size_bytes), &sum)) {
-            return status_fail(UNCOPY_ERROR_MEMORY, "scratch storages exceed what can be addressed");
+            return status_fail(UNCOPY_ERROR_MEMORY,
+                               "scratch storages exceed what can be addressed");
         }
     }
     qsort(order, count, sizeof(*order), compare_by_size);

@@ -51,7 +51,8 @@ static uncopy_status_t copy_op(unit_t *unit, const ir_operation_t *from, unit_op
     to->writes = arena_copy(arena, from->writes, to->num_writes, sizeof(*to->writes));
     to->returns = arena_copy(arena, from->returns, to->num_returns, sizeof(*to->returns));
     to->return_is_alias = arena_allocate(arena, to->num_returns, sizeof(*to->return_is_alias));
-    if (to->reads == NULL || to->writes == NULL || to->returns == NULL || to->return_is_alias == NULL) {
+    if (to->reads == NULL || to->writes == NULL || to->returns == NULL ||
+        to->return_is_alias == NULL) {
         return UNCOPY_ERROR_MEMORY;
     }
     for (size_t i = 0; i < to->num_reads; i++) {
@@ -63,7 +64,8 @@ static uncopy_status_t copy_op(unit_t *unit, const ir_operation_t *from, unit_op
     return UNCOPY_OK;
 }
 
-/* A result is made by its operation if its storage is no argument's and nothing touched it before. */
+/* A result is made by its operation if its storage is no argument's and nothing touched it
+ * before. */
 static void mark_returns(unit_t *unit, uint32_t number, bool *is_touched)
 {
     unit_op_t *op = &unit->ops[number];
@@ -98,9 +100,9 @@ static void pair_fence(unit_t *unit, uint32_t fence)
             continue;
         }
         const unit_view_t *other = &unit->views[op->writes[0]];
-        if (other == view || (other->storage == view->storage &&
-                              other->is_from_storage == view->is_from_storage &&
-                              span_relate(&other->span, &view->span) == SPAN_SAME)) {
+        if (other == view ||
+            (other->storage == view->storage && other->is_from_storage == view->is_from_storage &&
+             span_relate(&other->span, &view->span) == SPAN_SAME)) {
             op->partner = fence;
             unit->ops[fence].partner = i;
             return;
@@ -135,8 +137,8 @@ static uncopy_status_t copy_storages(unit_t *unit)
     const ir_program_t *program = unit->program;
     unit->num_storages = program->num_storages;
     unit->storages = arena_allocate(&unit->arena, unit->num_storages, sizeof(*unit->storages));
-    unit->outputs = arena_copy(&unit->arena, program->outputs, program->num_outputs,
-                               sizeof(*unit->outputs));
+    unit->outputs =
+        arena_copy(&unit->arena, program->outputs, program->num_outputs, sizeof(*unit->outputs));
     if (unit->storages == NULL || unit->outputs == NULL) {
         return UNCOPY_ERROR_MEMORY;
     }
@@ -145,13 +147,13 @@ static uncopy_status_t copy_storages(unit_t *unit)
         int64_t first = 0;
         int64_t end = 0;
         span_hull(&unit->views[from->first_view].span, &first, &end);
-        unit->storages[s] = (unit_storage_t){
-            .kind = from->kind,
-            .first_view = from->first_view,
-            .maker = UNCOPY_NONE,
-            .is_exposed = from->kind == IR_STORAGE_ARGUMENT || from->kind == IR_STORAGE_FRESH,
-            .size_bytes = end,
-            .bytes = from->bytes};
+        unit->storages[s] = (unit_storage_t){.kind = from->kind,
+                                             .first_view = from->first_view,
+                                             .maker = UNCOPY_NONE,
+                                             .is_exposed = from->kind == IR_STORAGE_ARGUMENT ||
+                                                           from->kind == IR_STORAGE_FRESH,
+                                             .size_bytes = end,
+                                             .bytes = from->bytes};
     }
     unit->num_outputs = program->num_outputs;
     for (size_t i = 0; i < unit->num_outputs; i++) {
@@ -188,7 +190,8 @@ static void widen_by_view(unit_t *unit, facts_hull_t *hulls, uint32_t number)
     }
 }
 
-/* Hulls of what operations and outputs take of each argument: views that nobody uses do not count. */
+/* Hulls of what operations and outputs take of each argument: views that nobody uses do not
+ * count. */
 static uncopy_status_t make_facts(unit_t *unit, const int64_t *addresses)
 {
     uint32_t num_bases = (uint32_t)unit->num_arguments * 2;
@@ -257,9 +260,8 @@ static void add_touch(unit_t *unit, uint32_t storage, uint32_t op)
 static void visit_touches(unit_t *unit, uint32_t number, touch_visitor_t visit)
 {
     const unit_op_t *op = &unit->ops[number];
-    const unit_op_t *source = op->opcode == OPCODE_FENCE && op->partner != UNCOPY_NONE
-                                  ? &unit->ops[op->partner]
-                                  : op;
+    const unit_op_t *source =
+        op->opcode == OPCODE_FENCE && op->partner != UNCOPY_NONE ? &unit->ops[op->partner] : op;
     if (op->opcode == OPCODE_ORDER) {
         return;
     }
@@ -360,14 +362,16 @@ const char *unit_words(unit_t *unit, const char *format, ...)
     va_start(arguments, format);
     int length = vsnprintf(words, sizeof(words), format, arguments);
     va_end(arguments);
-    size_t kept = length < 0 ? 0 : (size_t)length < sizeof(words) ? (size_t)length : sizeof(words) - 1;
+    size_t kept = length < 0                       ? 0
+                  : (size_t)length < sizeof(words) ? (size_t)length
+                                                   : sizeof(words) - 1;
     return arena_copy_text(&unit->arena, words, kept);
 }
 
 const char *unit_op_words(unit_t *unit, const unit_op_t *op)
 {
-    const char *name = op->opcode == OPCODE_EXTERN && op->target != NULL ? op->target
-                                                                         : op_row(op->opcode)->name;
+    const char *name =
+        op->opcode == OPCODE_EXTERN && op->target != NULL ? op->target : op_row(op->opcode)->name;
     if (op->file == NULL) {
         return unit_words(unit, "%s #%u", name, (unsigned)(op - unit->ops));
     }

@@ -1,13 +1,17 @@
-/* A compilation at work: the program with its numbers for one call, in a form that passes may change.
+/* A compilation at work: the program with its numbers for one call, in a form that passes may
+ * change.
  *
- * One arena holds it all and dies with it; the plan is made in an arena of its own. Confined to one thread.
+ * One arena holds it all and dies with it; the plan is made in an arena of its own. Confined to one
+ * thread.
  *
- * Positions: ops[order[i]] is the operation that runs i-th among those not removed; op.position == i. Moving an operation
- * renumbers. Removed operations stay in ops with is_removed set and are not in order.
+ * Positions: ops[order[i]] is the operation that runs i-th among those not removed; op.position ==
+ * i. Moving an operation renumbers. Removed operations stay in ops with is_removed set and are not
+ * in order.
  *
  * Invariants
  *   u1 every view's storage exists; views of one storage compare by their spans, arguments by facts
- *   u2 touches of a storage list every live operation that reads or writes its bytes by its own views, by position
+ *   u2 touches of a storage list every live operation that reads or writes its bytes by its own
+ *      views, by position
  *   u3 a fence's partner is its collective and the other way round; the fence comes later */
 #ifndef COMPILE_UNIT_H
 #define COMPILE_UNIT_H
@@ -48,8 +52,8 @@ typedef struct unit_op {
     size_t num_reads, num_writes, num_returns;
     double attributes[OP_MAX_ATTRIBUTES];
     uint32_t group;
-    unsigned effects;  /* UNCOPY_EFFECT_..., those of native rows filled in from the table */
-    uint32_t partner;  /* u3; UNCOPY_NONE for none */
+    unsigned effects; /* UNCOPY_EFFECT_..., those of native rows filled in from the table */
+    uint32_t partner; /* u3; UNCOPY_NONE for none */
     const char *target;
     int64_t host_id;
     const char *file;
@@ -60,7 +64,7 @@ typedef struct unit_op {
 typedef struct unit_storage {
     ir_storage_kind_t kind;
     uint32_t first_view;
-    uint32_t maker; /* the operation that returns it, UNCOPY_NONE for none */
+    uint32_t maker;  /* the operation that returns it, UNCOPY_NONE for none */
     bool is_exposed; /* an operation of unknown effects may touch its bytes without naming them */
     bool is_output;
     int64_t size_bytes;
@@ -105,7 +109,8 @@ void unit_release(unit_t *unit);
 UNCOPY_MUST_CHECK uncopy_status_t unit_index(unit_t *unit);
 
 /* Adds a view; *out_view is its number. */
-UNCOPY_MUST_CHECK uncopy_status_t unit_add_view(unit_t *unit, const unit_view_t *view, uint32_t *out_view);
+UNCOPY_MUST_CHECK uncopy_status_t unit_add_view(unit_t *unit, const unit_view_t *view,
+                                                uint32_t *out_view);
 
 /* Number of the facts' base that a view of an argument counts from. */
 uint32_t unit_base(const unit_t *unit, const unit_view_t *view);

@@ -1,5 +1,5 @@
-/* From dims to numbers. Expressions name only earlier expressions, so values fill one table in order; cost is linear in
- * expressions and views. */
+/* From dims to numbers. Expressions name only earlier expressions, so values fill one table in
+ * order; cost is linear in expressions and views. */
 #include "base/checked.h"
 #include "base/status.h"
 #include "ir/program.h"
@@ -41,8 +41,8 @@ static int64_t value_of(const int64_t *values, uncopy_dim_t dim)
     return dim >= 0 ? dim : values[-(dim + 1)];
 }
 
-static uncopy_status_t evaluate_expressions(const ir_program_t *program, const int64_t *symbol_values,
-                                            int64_t *values)
+static uncopy_status_t evaluate_expressions(const ir_program_t *program,
+                                            const int64_t *symbol_values, int64_t *values)
 {
     for (size_t e = 0; e < program->num_expressions; e++) {
         const ir_expression_t *expression = &program->expressions[e];
@@ -54,8 +54,8 @@ static uncopy_status_t evaluate_expressions(const ir_program_t *program, const i
         int64_t b = value_of(values, expression->b);
         if (!apply(expression->kind, a, b, &values[e])) {
             return status_fail(UNCOPY_ERROR_PROGRAM,
-                               "expression %zu has no value: operands %lld and %lld", e, (long long)a,
-                               (long long)b);
+                               "expression %zu has no value: operands %lld and %lld", e,
+                               (long long)a, (long long)b);
         }
     }
     return UNCOPY_OK;
@@ -78,8 +78,9 @@ uncopy_status_t ir_evaluate_dim(const ir_program_t *program, const int64_t *symb
     TRY(ir_evaluate_dim(program, symbol_values, expression->a, &a));
     TRY(ir_evaluate_dim(program, symbol_values, expression->b, &b));
     if (!apply(expression->kind, a, b, out_value)) {
-        return status_fail(UNCOPY_ERROR_PROGRAM, "an expression has no value: operands %lld and %lld",
-                           (long long)a, (long long)b);
+        return status_fail(UNCOPY_ERROR_PROGRAM,
+                           "an expression has no value: operands %lld and %lld", (long long)a,
+                           (long long)b);
     }
     return UNCOPY_OK;
 }
@@ -110,8 +111,8 @@ static bool evaluate_view(const ir_view_t *view, const int64_t *values, ir_exten
     return is_fine;
 }
 
-uncopy_status_t ir_evaluate(const ir_program_t *program, const int64_t *symbol_values, arena_t *arena,
-                            ir_extent_t **out_extents)
+uncopy_status_t ir_evaluate(const ir_program_t *program, const int64_t *symbol_values,
+                            arena_t *arena, ir_extent_t **out_extents)
 {
     int64_t *values = arena_allocate(arena, program->num_expressions, sizeof(*values));
     ir_extent_t *extents = arena_allocate(arena, program->num_views, sizeof(*extents));

@@ -1,5 +1,5 @@
-/* Building a program: appending to its arrays, with what can be checked of each part alone. ir_verify checks the rest,
- * with numbers. */
+/* Building a program: appending to its arrays, with what can be checked of each part alone.
+ * ir_verify checks the rest, with numbers. */
 #include "ir/program.h"
 
 #include <ctype.h>
@@ -17,7 +17,8 @@ uncopy_status_t ir_program_init(ir_program_t *program, const uncopy_allocator_t 
     *program = (ir_program_t){0};
     arena_init(&program->arena, allocator);
     if (name == NULL || name[0] == '\0' || strlen(name) > NAME_LIMIT) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "a program needs a name of 1 to %d bytes", NAME_LIMIT);
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "a program needs a name of 1 to %d bytes",
+                           NAME_LIMIT);
     }
     program->name = arena_copy_text(&program->arena, name, strlen(name));
     return program->name == NULL ? UNCOPY_ERROR_MEMORY : UNCOPY_OK;
@@ -64,7 +65,8 @@ uncopy_view_t ir_find_view(const ir_program_t *program, const char *name, size_t
 
 static uncopy_status_t grow_name_table(ir_program_t *program)
 {
-    size_t size = program->name_table_size == 0 ? NAME_TABLE_FIRST_SIZE : program->name_table_size * 2;
+    size_t size =
+        program->name_table_size == 0 ? NAME_TABLE_FIRST_SIZE : program->name_table_size * 2;
     uint32_t *table = arena_allocate(&program->arena, size, sizeof(*table));
     if (table == NULL) {
         return UNCOPY_ERROR_MEMORY;
@@ -135,8 +137,10 @@ static uncopy_status_t add_expression(ir_program_t *program, ir_expression_t exp
 uncopy_status_t ir_add_expression(ir_program_t *program, uncopy_expression_kind_t kind,
                                   uncopy_dim_t a, uncopy_dim_t b, uncopy_dim_t *out_dim)
 {
-    if ((unsigned)kind > UNCOPY_EXPRESSION_MAXIMUM || !dim_exists(program, a) || !dim_exists(program, b)) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "no such expression kind (%d) or operand", (int)kind);
+    if ((unsigned)kind > UNCOPY_EXPRESSION_MAXIMUM || !dim_exists(program, a) ||
+        !dim_exists(program, b)) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no such expression kind (%d) or operand",
+                           (int)kind);
     }
     return add_expression(program, (ir_expression_t){.kind = kind, .a = a, .b = b}, out_dim);
 }
@@ -178,7 +182,8 @@ static uncopy_status_t make_row_major(ir_program_t *program, ir_view_t *view)
         }
         if (size >= 0 && stride >= 0) {
             if (!checked_multiply(stride, size > 1 ? size : 1, &stride)) {
-                return status_fail(UNCOPY_ERROR_ARGUMENT, "the strides of a row-major view overflow");
+                return status_fail(UNCOPY_ERROR_ARGUMENT,
+                                   "the strides of a row-major view overflow");
             }
         } else {
             uncopy_dim_t least = size;
@@ -189,10 +194,12 @@ static uncopy_status_t make_row_major(ir_program_t *program, ir_view_t *view)
     return UNCOPY_OK;
 }
 
-static uncopy_status_t set_layout(ir_program_t *program, const uncopy_layout_t *layout, ir_view_t *view)
+static uncopy_status_t set_layout(ir_program_t *program, const uncopy_layout_t *layout,
+                                  ir_view_t *view)
 {
     if (!dtype_is_valid(layout->dtype) || layout->rank < 0 || layout->rank > SPAN_MAX_RANK) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "a view has a dtype (found %d) and 0 to %d dims (found %d)",
+        return status_fail(UNCOPY_ERROR_ARGUMENT,
+                           "a view has a dtype (found %d) and 0 to %d dims (found %d)",
                            (int)layout->dtype, SPAN_MAX_RANK, layout->rank);
     }
     view->dtype = layout->dtype;
@@ -201,7 +208,8 @@ static uncopy_status_t set_layout(ir_program_t *program, const uncopy_layout_t *
         view->sizes[d] = layout->sizes[d];
         view->strides[d] = layout->strides == NULL ? 0 : layout->strides[d];
         if (!dim_exists(program, view->sizes[d]) || !dim_exists(program, view->strides[d])) {
-            return status_fail(UNCOPY_ERROR_ARGUMENT, "dim %d names no expression of the program", d);
+            return status_fail(UNCOPY_ERROR_ARGUMENT, "dim %d names no expression of the program",
+                               d);
         }
     }
     return layout->strides == NULL ? make_row_major(program, view) : UNCOPY_OK;
@@ -271,9 +279,10 @@ uncopy_status_t ir_add_constant(ir_program_t *program, const char *name,
     if (layout->strides != NULL ||
         !checked_multiply(count, (int64_t)uncopy_dtype_size(layout->dtype), &count) ||
         (uint64_t)count != size_bytes) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT,
-                           "a constant is row-major and has the bytes of its layout (%lld), found %zu",
-                           (long long)count, size_bytes);
+        return status_fail(
+            UNCOPY_ERROR_ARGUMENT,
+            "a constant is row-major and has the bytes of its layout (%lld), found %zu",
+            (long long)count, size_bytes);
     }
     ir_storage_t storage = {.kind = IR_STORAGE_CONSTANT, .size_bytes = size_bytes};
     storage.bytes = arena_copy(&program->arena, bytes, size_bytes, 1);
@@ -288,7 +297,8 @@ uncopy_status_t ir_add_view(ir_program_t *program, const char *name, uncopy_view
                             bool is_from_storage, uncopy_view_t *out_view)
 {
     if (of >= program->num_views || !dim_exists(program, offset_bytes)) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "no view %u to take a view of, or no such offset", of);
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no view %u to take a view of, or no such offset",
+                           of);
     }
     uint32_t storage = program->views[of].storage;
     bool is_argument = program->storages[storage].kind == IR_STORAGE_ARGUMENT;
@@ -319,7 +329,8 @@ uncopy_status_t ir_add_group(ir_program_t *program, const char *token, const cha
         return UNCOPY_ERROR_MEMORY;
     }
     *out_group = (uncopy_group_t)program->num_groups;
-    ARENA_PUSH(&program->arena, program->groups, program->num_groups, program->groups_capacity, group);
+    ARENA_PUSH(&program->arena, program->groups, program->num_groups, program->groups_capacity,
+               group);
     return UNCOPY_OK;
 }
 
@@ -345,8 +356,8 @@ static uncopy_status_t set_attributes(const uncopy_operation_t *from, ir_operati
             at++;
         }
         if (at == count) {
-            return status_fail(UNCOPY_ERROR_PROGRAM, "%s (%s:%d) has no attribute \"%.60s\"", from->name,
-                               from->file == NULL ? "?" : from->file, from->line,
+            return status_fail(UNCOPY_ERROR_PROGRAM, "%s (%s:%d) has no attribute \"%.60s\"",
+                               from->name, from->file == NULL ? "?" : from->file, from->line,
                                from->attributes[i].name);
         }
         to->attributes[at] = from->attributes[i].value;
@@ -411,16 +422,19 @@ uncopy_status_t ir_add_operation(ir_program_t *program, const uncopy_operation_t
     }
     TRY(copy_text(program, operation->target, &to.target));
     TRY(copy_text(program, operation->file, &to.file));
-    ARENA_PUSH(arena, program->operations, program->num_operations, program->operations_capacity, to);
+    ARENA_PUSH(arena, program->operations, program->num_operations, program->operations_capacity,
+               to);
     return UNCOPY_OK;
 }
 
 uncopy_status_t ir_add_output(ir_program_t *program, uncopy_view_t view)
 {
     if (view >= program->num_views) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "output names view %u of %zu", view, program->num_views);
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "output names view %u of %zu", view,
+                           program->num_views);
     }
-    ARENA_PUSH(&program->arena, program->outputs, program->num_outputs, program->outputs_capacity, view);
+    ARENA_PUSH(&program->arena, program->outputs, program->num_outputs, program->outputs_capacity,
+               view);
     ir_storage_t *storage = &program->storages[program->views[view].storage];
     if (storage->kind == IR_STORAGE_SCRATCH) {
         storage->kind = IR_STORAGE_FRESH;

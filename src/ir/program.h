@@ -1,10 +1,12 @@
 /* The program inside: storages, views, operations, in arrays that name each other by number.
  *
- * An ir_program_t owns one arena; everything reachable from it lives there until ir_program_release. Confined to one
- * thread while it grows, immutable afterwards. Public headers give the meaning of each part (uncopy/program.h).
+ * An ir_program_t owns one arena; everything reachable from it lives there until
+ * ir_program_release. Confined to one thread while it grows, immutable afterwards. Public headers
+ * give the meaning of each part (uncopy/program.h).
  *
  * Invariants
- *   p1 storage s's first view is views[storages[s].first_view], it starts at the storage's (argument's data) start
+ *   p1 storage s's first view is views[storages[s].first_view], it starts at the storage's
+ *      (argument's data) start
  *   p2 storages[0 .. num_arguments-1] are the arguments, in order
  *   p3 operands, groups, expressions named anywhere exist */
 #ifndef IR_PROGRAM_H
@@ -100,38 +102,48 @@ typedef struct ir_program {
     ir_group_t *groups;
     ir_assumption_t *assumptions;
     uncopy_view_t *outputs;
-    size_t num_storages, num_views, num_operations, num_expressions, num_symbols, num_groups, num_assumptions,
-        num_outputs, num_arguments;
-    size_t storages_capacity, views_capacity, operations_capacity, expressions_capacity, symbols_capacity,
-        groups_capacity, assumptions_capacity, outputs_capacity;
+    size_t num_storages, num_views, num_operations, num_expressions, num_symbols, num_groups,
+        num_assumptions, num_outputs, num_arguments;
+    size_t storages_capacity, views_capacity, operations_capacity, expressions_capacity,
+        symbols_capacity, groups_capacity, assumptions_capacity, outputs_capacity;
     uint32_t *name_table; /* open addressing: view number + 1 */
     size_t name_table_size;
 } ir_program_t;
 
-UNCOPY_MUST_CHECK uncopy_status_t ir_program_init(ir_program_t *program, const uncopy_allocator_t *allocator,
+UNCOPY_MUST_CHECK uncopy_status_t ir_program_init(ir_program_t *program,
+                                                  const uncopy_allocator_t *allocator,
                                                   const char *name);
 void ir_program_release(ir_program_t *program);
 
 /* The builder's calls; see uncopy/program.h for meaning and errors. */
 UNCOPY_MUST_CHECK uncopy_status_t ir_add_argument(ir_program_t *program, const char *name,
-                                                  const uncopy_layout_t *layout, uncopy_view_t *out_view);
-UNCOPY_MUST_CHECK uncopy_status_t ir_add_storage(ir_program_t *program, const char *name, ir_storage_kind_t kind,
-                                                 const uncopy_layout_t *layout, uncopy_view_t *out_view);
-UNCOPY_MUST_CHECK uncopy_status_t ir_add_constant(ir_program_t *program, const char *name,
-                                                  const uncopy_layout_t *layout, const void *bytes, size_t size_bytes,
+                                                  const uncopy_layout_t *layout,
                                                   uncopy_view_t *out_view);
-UNCOPY_MUST_CHECK uncopy_status_t ir_add_view(ir_program_t *program, const char *name, uncopy_view_t of,
-                                              const uncopy_layout_t *layout, uncopy_dim_t offset_bytes,
-                                              bool is_from_storage, uncopy_view_t *out_view);
-UNCOPY_MUST_CHECK uncopy_status_t ir_add_symbol(ir_program_t *program, const char *name, uint32_t argument,
-                                                int32_t dim, bool is_stride, uncopy_dim_t *out_dim);
-UNCOPY_MUST_CHECK uncopy_status_t ir_add_expression(ir_program_t *program, uncopy_expression_kind_t kind,
-                                                    uncopy_dim_t a, uncopy_dim_t b, uncopy_dim_t *out_dim);
-UNCOPY_MUST_CHECK uncopy_status_t ir_add_group(ir_program_t *program, const char *token, const char *name,
-                                               int32_t size, int32_t rank, uncopy_group_t *out_group);
-UNCOPY_MUST_CHECK uncopy_status_t ir_add_operation(ir_program_t *program, const uncopy_operation_t *operation);
+UNCOPY_MUST_CHECK uncopy_status_t ir_add_storage(ir_program_t *program, const char *name,
+                                                 ir_storage_kind_t kind,
+                                                 const uncopy_layout_t *layout,
+                                                 uncopy_view_t *out_view);
+UNCOPY_MUST_CHECK uncopy_status_t ir_add_constant(ir_program_t *program, const char *name,
+                                                  const uncopy_layout_t *layout, const void *bytes,
+                                                  size_t size_bytes, uncopy_view_t *out_view);
+UNCOPY_MUST_CHECK uncopy_status_t ir_add_view(ir_program_t *program, const char *name,
+                                              uncopy_view_t of, const uncopy_layout_t *layout,
+                                              uncopy_dim_t offset_bytes, bool is_from_storage,
+                                              uncopy_view_t *out_view);
+UNCOPY_MUST_CHECK uncopy_status_t ir_add_symbol(ir_program_t *program, const char *name,
+                                                uint32_t argument, int32_t dim, bool is_stride,
+                                                uncopy_dim_t *out_dim);
+UNCOPY_MUST_CHECK uncopy_status_t ir_add_expression(ir_program_t *program,
+                                                    uncopy_expression_kind_t kind, uncopy_dim_t a,
+                                                    uncopy_dim_t b, uncopy_dim_t *out_dim);
+UNCOPY_MUST_CHECK uncopy_status_t ir_add_group(ir_program_t *program, const char *token,
+                                               const char *name, int32_t size, int32_t rank,
+                                               uncopy_group_t *out_group);
+UNCOPY_MUST_CHECK uncopy_status_t ir_add_operation(ir_program_t *program,
+                                                   const uncopy_operation_t *operation);
 UNCOPY_MUST_CHECK uncopy_status_t ir_add_output(ir_program_t *program, uncopy_view_t view);
-UNCOPY_MUST_CHECK uncopy_status_t ir_assume(ir_program_t *program, uint32_t a, uint32_t b, int64_t offset_bytes);
+UNCOPY_MUST_CHECK uncopy_status_t ir_assume(ir_program_t *program, uint32_t a, uint32_t b,
+                                            int64_t offset_bytes);
 
 /* The view of that name (length bytes), UNCOPY_NONE if there is none. */
 uncopy_view_t ir_find_view(const ir_program_t *program, const char *name, size_t length);
@@ -139,20 +151,23 @@ uncopy_view_t ir_find_view(const ir_program_t *program, const char *name, size_t
 /* Number of the argument whose storage view belongs to, UNCOPY_NONE for another storage. */
 uint32_t ir_argument_of(const ir_program_t *program, uncopy_view_t view);
 
-/* A view with its numbers: the span counts from the base's address (argument's data, argument's storage where the view
- * is from there, or the storage's start). */
+/* A view with its numbers: the span counts from the base's address (argument's data, argument's
+ * storage where the view is from there, or the storage's start). */
 typedef struct ir_extent {
     span_t span;
     int64_t element_strides[SPAN_MAX_RANK];
 } ir_extent_t;
 
-/* Value of a dim, given the values of the symbols. Errors: UNCOPY_ERROR_PROGRAM (division by zero, overflow). */
-UNCOPY_MUST_CHECK uncopy_status_t ir_evaluate_dim(const ir_program_t *program, const int64_t *symbol_values,
-                                                  uncopy_dim_t dim, int64_t *out_value);
+/* Value of a dim, given the values of the symbols. Errors: UNCOPY_ERROR_PROGRAM (division by zero,
+ * overflow). */
+UNCOPY_MUST_CHECK uncopy_status_t ir_evaluate_dim(const ir_program_t *program,
+                                                  const int64_t *symbol_values, uncopy_dim_t dim,
+                                                  int64_t *out_value);
 
-/* Numbers of all views, in arena. symbol_values: one for each symbol. Errors: UNCOPY_ERROR_PROGRAM (a size or offset
- * below zero, overflow), naming the view. */
-UNCOPY_MUST_CHECK uncopy_status_t ir_evaluate(const ir_program_t *program, const int64_t *symbol_values, arena_t *arena,
+/* Numbers of all views, in arena. symbol_values: one for each symbol. Errors: UNCOPY_ERROR_PROGRAM
+ * (a size or offset below zero, overflow), naming the view. */
+UNCOPY_MUST_CHECK uncopy_status_t ir_evaluate(const ir_program_t *program,
+                                              const int64_t *symbol_values, arena_t *arena,
                                               ir_extent_t **out_extents);
 
 #endif

@@ -21,7 +21,8 @@ const char *describe_instruction(const plan_instruction_t *instruction)
 static span_t make_span(uncopy_dtype_t dtype, int32_t rank, const int64_t *sizes,
                         const int64_t *strides, int64_t start)
 {
-    span_t span = {.start = start, .element_bytes = (int64_t)uncopy_dtype_size(dtype), .rank = rank};
+    span_t span = {
+        .start = start, .element_bytes = (int64_t)uncopy_dtype_size(dtype), .rank = rank};
     for (int32_t d = 0; d < rank; d++) {
         span.sizes[d] = sizes[d];
         span.strides[d] = strides[d] * span.element_bytes;

@@ -1,4 +1,5 @@
-/* What print and explain share: names of things as people read them, and the order edges between instructions. */
+/* What print and explain share: names of things as people read them, and the order edges between
+ * instructions. */
 #ifndef PLAN_DESCRIBE_H
 #define PLAN_DESCRIBE_H
 
@@ -10,7 +11,8 @@ const char *describe_file(const char *file);
 /* Name of an instruction: its row's, or the host's name of an extern. */
 const char *describe_instruction(const plan_instruction_t *instruction);
 
-/* Span of an operand at the addresses of planning; comparable between operands for which describe_shares holds. */
+/* Span of an operand at the addresses of planning; comparable between operands for which
+ * describe_shares holds. */
 span_t describe_span(const plan_t *plan, uint32_t operand);
 
 /* Whether two operands' bases are in one address space: one base, or both the caller's. */
@@ -22,11 +24,12 @@ span_t describe_argument(const plan_t *plan, size_t argument);
 /* The edge that keeps instruction after an earlier one. */
 typedef struct describe_edge {
     size_t earlier;
-    uint32_t operand;  /* of the later instruction, UNCOPY_NONE where it is not bytes */
-    bool is_write;     /* the later instruction writes it */
+    uint32_t operand; /* of the later instruction, UNCOPY_NONE where it is not bytes */
+    bool is_write;    /* the later instruction writes it */
 } describe_edge_t;
 
-/* The nearest earlier instruction that conflicts with instruction number at; false if there is none. */
+/* The nearest earlier instruction that conflicts with instruction number at; false if there is
+ * none. */
 bool describe_nearest_edge(const plan_t *plan, size_t at, describe_edge_t *out_edge);
 
 #endif

@@ -1,4 +1,5 @@
-/* Explains a plan in words: what shares bytes, what stays and why, what was removed, what runs where, what must wait. */
+/* Explains a plan in words: what shares bytes, what stays and why, what was removed, what runs
+ * where, what must wait. */
 #include "plan/describe.h"
 
 static void explain_sharing(const plan_t *plan, text_t *text)
@@ -11,9 +12,9 @@ static void explain_sharing(const plan_t *plan, text_t *text)
             span_t y = describe_argument(plan, b);
             span_relation_t relation = span_relate(&y, &x);
             if (relation != SPAN_DISJOINT) {
-                text_append(text, "  %s is %s %s, %lld bytes after its first\n", plan->arguments[b].name,
-                            span_relation_name(relation), plan->arguments[a].name,
-                            (long long)(y.start - x.start));
+                text_append(text, "  %s is %s %s, %lld bytes after its first\n",
+                            plan->arguments[b].name, span_relation_name(relation),
+                            plan->arguments[a].name, (long long)(y.start - x.start));
                 count++;
             }
         }
@@ -44,8 +45,10 @@ static void explain_moves(const plan_t *plan, text_t *text)
     for (size_t i = 0; i < plan->num_instructions; i++) {
         const plan_instruction_t *at = &plan->instructions[i];
         if (at->move_kind == PLAN_MOVE_ASKED) {
-            text_append(text, "  instruction %zu moves %lld bytes that the program asks for twice (%s:%d)\n", i,
-                        (long long)at->move_bytes, describe_file(at->file), at->line);
+            text_append(
+                text,
+                "  instruction %zu moves %lld bytes that the program asks for twice (%s:%d)\n", i,
+                (long long)at->move_bytes, describe_file(at->file), at->line);
         }
     }
 }
@@ -56,8 +59,8 @@ static void explain_externs(const plan_t *plan, text_t *text)
     for (size_t i = 0; i < plan->num_instructions; i++) {
         const plan_instruction_t *at = &plan->instructions[i];
         if (at->kind == PLAN_HOST_CALL) {
-            text_append(text, "  %s at %s:%d%s\n", describe_instruction(at), describe_file(at->file),
-                        at->line,
+            text_append(text, "  %s at %s:%d%s\n", describe_instruction(at),
+                        describe_file(at->file), at->line,
                         at->form == UNCOPY_CALL_OUT ? ", writes where it is told"
                                                     : ", makes its own results");
         }
@@ -74,8 +77,9 @@ static void explain_order(const plan_t *plan, text_t *text)
             continue;
         }
         const plan_instruction_t *earlier = &plan->instructions[edge.earlier];
-        text_append(text, "  %s (%zu) runs after %s (%zu)", describe_instruction(&plan->instructions[i]),
-                    i, describe_instruction(earlier), edge.earlier);
+        text_append(text, "  %s (%zu) runs after %s (%zu)",
+                    describe_instruction(&plan->instructions[i]), i, describe_instruction(earlier),
+                    edge.earlier);
         if (edge.operand != UNCOPY_NONE) {
             text_append(text, ", because it %s ", edge.is_write ? "writes" : "reads");
             plan_print_operand(plan, edge.operand, text);

@@ -1,14 +1,16 @@
-/* The plan: a flat array of instructions over a table of bases. Everything lies in the plan's arena; immutable after
- * compile has made it.
+/* The plan: a flat array of instructions over a table of bases. Everything lies in the plan's
+ * arena; immutable after compile has made it.
  *
  *      bases          0 .. n-1      data of the n arguments
  *                     n .. 2n-1     their storages
- *                     2n ..         arena, constants, outputs, scratch of its own, results that host calls make
- *      operands       (base, byte offset, layout), numbered; instructions name consecutive runs of them
+ *                     2n ..         arena, constants, outputs, scratch of its own, results that
+ *                                   host calls make
+ *      operands       (base, byte offset, layout), numbered; instructions name consecutive runs
  *      instructions   in the order they run
  *
  * Invariants
- *   q1 an instruction's operands are operands[first .. first + results + writes + reads), in that order
+ *   q1 an instruction's operands are operands[first .. first + results + writes + reads), in that
+ *      order
  *   q2 bases of kind MADE are first named by the host call that returns them
  *   q3 every hull lies within its argument's storage, checked at each call before any effect */
 #ifndef PLAN_PLAN_H
@@ -21,11 +23,12 @@
 
 typedef struct plan_base {
     uncopy_base_kind_t kind;
-    uint32_t argument;   /* of ARGUMENT and STORAGE */
-    uint32_t operand;    /* the block's own layout, of bases that allocate serves and of MADE; UNCOPY_NONE else */
-    int64_t size_bytes;  /* of the block; 0 for arguments */
-    const void *bytes;   /* of a constant */
-    const char *name;    /* the storage's name in the program */
+    uint32_t argument; /* of ARGUMENT and STORAGE */
+    /* the block's own layout, of bases that allocate serves and of MADE; UNCOPY_NONE else */
+    uint32_t operand;
+    int64_t size_bytes; /* of the block; 0 for arguments */
+    const void *bytes;  /* of a constant */
+    const char *name;   /* the storage's name in the program */
 } plan_base_t;
 
 typedef struct plan_operand {
@@ -40,8 +43,8 @@ typedef struct plan_operand {
 } plan_operand_t;
 
 typedef enum plan_kind {
-    PLAN_KERNEL,     /* call->... on our kernels */
-    PLAN_MATMUL,     /* the host's matmul if it takes it, else the kernel */
+    PLAN_KERNEL, /* call->... on our kernels */
+    PLAN_MATMUL, /* the host's matmul if it takes it, else the kernel */
     PLAN_HOST_CALL,
     PLAN_HOST_COPY,
     PLAN_HOST_FILL,
@@ -63,19 +66,20 @@ typedef struct plan_instruction {
     uint32_t first_operand;
     uint16_t num_results, num_writes, num_reads;
     uncopy_call_form_t form;
-    kernel_call_t *call;         /* of KERNEL, MATMUL, MOVE_RANK */
-    uint32_t kernel_operands[KERNEL_MAX_OPERANDS]; /* operand of each of call's; UNCOPY_NONE for immediates */
-    uncopy_operand_t number;     /* of HOST_FILL */
+    kernel_call_t *call; /* of KERNEL, MATMUL, MOVE_RANK */
+    /* operand of each of call's; UNCOPY_NONE for immediates */
+    uint32_t kernel_operands[KERNEL_MAX_OPERANDS];
+    uncopy_operand_t number; /* of HOST_FILL */
     int64_t host_id;
     const char *target;
-    uint32_t group;              /* of COLLECTIVE */
-    uint32_t work;               /* of COLLECTIVE and FENCE */
+    uint32_t group; /* of COLLECTIVE */
+    uint32_t work;  /* of COLLECTIVE and FENCE */
     double attribute;
-    const uint32_t *releases;    /* bases used no more after this instruction */
+    const uint32_t *releases; /* bases used no more after this instruction */
     size_t num_releases;
     plan_move_kind_t move_kind;
     int64_t move_bytes;
-    uint32_t copy;               /* number among the plan's copies */
+    uint32_t copy; /* number among the plan's copies */
     const char *file;
     int line;
 } plan_instruction_t;
@@ -92,7 +96,7 @@ typedef struct plan_argument {
     uncopy_dtype_t dtype;
     int32_t rank;
     const int64_t *sizes;
-    const int64_t *strides; /* elements */
+    const int64_t *strides;    /* elements */
     facts_hull_t hull;         /* of views that count from the data pointer */
     facts_hull_t storage_hull; /* of views that count from the storage's start */
     bool is_written;           /* by instructions of ours */
@@ -119,11 +123,12 @@ typedef struct plan {
     const char **removed; /* sentences about copies that elide removed */
     size_t num_removed;
     size_t num_works;
-    uint32_t arena_base;  /* UNCOPY_NONE when no scratch needs it */
+    uint32_t arena_base; /* UNCOPY_NONE when no scratch needs it */
     uncopy_order_t order;
     bool needs_host_call, needs_host_collective;
     facts_t *facts;
-    int64_t *addresses; /* of argument bases when it was planned: what the bytes in the print are of */
+    /* of argument bases when it was planned: what the bytes in the print are of */
+    int64_t *addresses;
     uncopy_plan_counts_t counts;
 } plan_t;
 

@@ -128,12 +128,13 @@ static void print_facts(const plan_t *plan, text_t *text)
 void plan_print(const plan_t *plan, text_t *text)
 {
     const uncopy_plan_counts_t *counts = &plan->counts;
-    text_append(text, "plan %s: %zu instruction%s, arena %lld B (lower bound %lld B), %lld cop%s, ", plan->name,
-                plan->num_instructions, plan->num_instructions == 1 ? "" : "s",
+    text_append(text, "plan %s: %zu instruction%s, arena %lld B (lower bound %lld B), %lld cop%s, ",
+                plan->name, plan->num_instructions, plan->num_instructions == 1 ? "" : "s",
                 (long long)counts->arena_bytes, (long long)counts->arena_lower_bound_bytes,
                 (long long)counts->copies, counts->copies == 1 ? "y" : "ies");
     text_append(text, "%lld move%s, %lld extern%s\n", (long long)counts->moves,
-                counts->moves == 1 ? "" : "s", (long long)counts->externs, counts->externs == 1 ? "" : "s");
+                counts->moves == 1 ? "" : "s", (long long)counts->externs,
+                counts->externs == 1 ? "" : "s");
     print_facts(plan, text);
     for (size_t i = 0; i < plan->num_instructions; i++) {
         print_instruction(plan, i, text);

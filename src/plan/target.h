@@ -1,4 +1,5 @@
-/* What kernels can do, as data: compile asks it, api fills it from the kernel tables. Immutable once filled. */
+/* What kernels can do, as data: compile asks it, api fills it from the kernel tables. Immutable
+ * once filled. */
 #ifndef PLAN_TARGET_H
 #define PLAN_TARGET_H
 

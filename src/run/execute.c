@@ -1,5 +1,5 @@
-/* Walks a plan's instructions. No hash, no lock, no allocation but what the plan says, all of it before the first
- * instruction. Cost over the kernels: a few nanoseconds an instruction. */
+/* Walks a plan's instructions. No hash, no lock, no allocation but what the plan says, all of it
+ * before the first instruction. Cost over the kernels: a few nanoseconds an instruction. */
 #include <string.h>
 
 #include "base/status.h"
@@ -125,13 +125,14 @@ static void run_kernel(walk_t *walk, const plan_instruction_t *at, kernel_functi
     function(at->call, data);
 }
 
-static uncopy_status_t run_matmul(walk_t *walk, const plan_instruction_t *at, const run_kernel_t *kernel)
+static uncopy_status_t run_matmul(walk_t *walk, const plan_instruction_t *at,
+                                  const run_kernel_t *kernel)
 {
     if (walk->host->matmul != NULL && (kernel->prefers_host || kernel->function == NULL)) {
         int is_done = 0;
         uncopy_bound_t *bounds = bind_range(walk, at->first_operand, 3);
-        TRY(walk->host->matmul(walk->host->self, walk->frame, walk->call_data, &bounds[0], &bounds[1],
-                               &bounds[2], &is_done));
+        TRY(walk->host->matmul(walk->host->self, walk->frame, walk->call_data, &bounds[0],
+                               &bounds[1], &bounds[2], &is_done));
         if (is_done) {
             return UNCOPY_OK;
         }
@@ -159,7 +160,8 @@ static uncopy_status_t run_call(walk_t *walk, const plan_instruction_t *at)
     for (size_t i = 0; i < at->num_results; i++) {
         if (bounds[i].kind == UNCOPY_BASE_MADE && walk->frame->addresses[bounds[i].base] == NULL &&
             bounds[i].data != NULL) {
-            walk->frame->addresses[bounds[i].base] = (char *)bounds[i].data - bounds[i].offset_bytes;
+            walk->frame->addresses[bounds[i].base] =
+                (char *)bounds[i].data - bounds[i].offset_bytes;
         }
     }
     return UNCOPY_OK;
@@ -183,7 +185,8 @@ static uncopy_status_t run_collective(walk_t *walk, const plan_instruction_t *at
     return walk->host->collective(walk->host->self, walk->frame, walk->call_data, &collective);
 }
 
-static uncopy_status_t run_instruction(walk_t *walk, const plan_instruction_t *at, const run_kernel_t *kernel)
+static uncopy_status_t run_instruction(walk_t *walk, const plan_instruction_t *at,
+                                       const run_kernel_t *kernel)
 {
     const uncopy_host_t *host = walk->host;
     switch (at->kind) {
@@ -211,7 +214,8 @@ static uncopy_status_t run_instruction(walk_t *walk, const plan_instruction_t *a
     return status_fail(UNCOPY_ERROR_PROGRAM, "a plan holds an instruction of no kind");
 }
 
-static const char *missing_entry(const walk_t *walk, const plan_instruction_t *at, const run_kernel_t *kernel)
+static const char *missing_entry(const walk_t *walk, const plan_instruction_t *at,
+                                 const run_kernel_t *kernel)
 {
     const uncopy_host_t *host = walk->host;
     switch (at->kind) {
@@ -241,7 +245,8 @@ static uncopy_status_t check_entries(const walk_t *walk)
         const plan_instruction_t *at = &walk->plan->instructions[i];
         const char *entry = missing_entry(walk, at, &kernels[i]);
         if (entry != NULL) {
-            return status_fail(UNCOPY_ERROR_HOST, "the host has no entry \"%s\", which %s (%s:%d) needs", entry,
+            return status_fail(UNCOPY_ERROR_HOST,
+                               "the host has no entry \"%s\", which %s (%s:%d) needs", entry,
                                at->target != NULL ? at->target : op_row(at->opcode)->name,
                                at->file == NULL ? "?" : at->file, at->line);
         }
@@ -262,21 +267,22 @@ static uncopy_status_t walk_instructions(walk_t *walk)
     return UNCOPY_OK;
 }
 
-/* storage_bytes tells whose an output's block is: its size where our allocator gave it, below zero elsewhere. */
+/* storage_bytes tells whose an output's block is: its size where our allocator gave it, below zero
+ * elsewhere. */
 static void fill_outputs(const walk_t *walk, uncopy_argument_t *outputs)
 {
     for (size_t i = 0; i < walk->plan->num_outputs; i++) {
         const uncopy_bound_t *bound = &walk->plan->outputs[i].bound;
         char *base = walk->frame->addresses[bound->base];
         bool is_ours = bound->kind == UNCOPY_BASE_OUTPUT && walk->host->allocate == NULL;
-        outputs[i] = (uncopy_argument_t){.data = base == NULL ? NULL : base + bound->offset_bytes,
-                                         .storage = base,
-                                         .storage_bytes =
-                                             is_ours ? walk->plan->bases[bound->base].size_bytes : -1,
-                                         .dtype = bound->dtype,
-                                         .rank = bound->rank,
-                                         .sizes = bound->sizes,
-                                         .strides = bound->strides};
+        outputs[i] = (uncopy_argument_t){
+            .data = base == NULL ? NULL : base + bound->offset_bytes,
+            .storage = base,
+            .storage_bytes = is_ours ? walk->plan->bases[bound->base].size_bytes : -1,
+            .dtype = bound->dtype,
+            .rank = bound->rank,
+            .sizes = bound->sizes,
+            .strides = bound->strides};
     }
 }
 

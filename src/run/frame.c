@@ -56,7 +56,8 @@ uncopy_status_t run_frame_create(const run_binding_t *binding, uncopy_frame_t **
     frame->size_bytes = size;
     frame->addresses = (char **)(void *)(block + frame_bytes);
     frame->planned = (int64_t *)(void *)(block + frame_bytes + addresses_bytes);
-    frame->facts_scratch = (uint32_t *)(void *)(block + frame_bytes + addresses_bytes + planned_bytes);
+    frame->facts_scratch =
+        (uint32_t *)(void *)(block + frame_bytes + addresses_bytes + planned_bytes);
     frame->bounds = (uncopy_bound_t *)(void *)(block + size - bounds_bytes);
     for (uint32_t i = 0; i < num_facts; i++) {
         frame->facts_scratch[i] = i;
@@ -117,15 +118,16 @@ static uncopy_status_t check_range(const plan_argument_t *planned, size_t number
         (from_storage + hull.first >= 0 && from_storage + hull.end <= storage_bytes)) {
         return UNCOPY_OK;
     }
-    return status_fail(UNCOPY_ERROR_RANGE,
-                       "argument %zu (%s): the program takes bytes %lld to %lld of its storage (%s), which has "
-                       "%lld bytes: it was freed or resized",
-                       number, planned->name, (long long)(from_storage + hull.first),
-                       (long long)(from_storage + hull.end), what, (long long)storage_bytes);
+    return status_fail(
+        UNCOPY_ERROR_RANGE,
+        "argument %zu (%s): the program takes bytes %lld to %lld of its storage (%s), which has "
+        "%lld bytes: it was freed or resized",
+        number, planned->name, (long long)(from_storage + hull.first),
+        (long long)(from_storage + hull.end), what, (long long)storage_bytes);
 }
 
-uncopy_status_t run_enter(uncopy_frame_t *frame, const uncopy_argument_t *arguments, bool *out_holds,
-                          facts_failure_t *out_failure)
+uncopy_status_t run_enter(uncopy_frame_t *frame, const uncopy_argument_t *arguments,
+                          bool *out_holds, facts_failure_t *out_failure)
 {
     const plan_t *plan = frame->binding->plan;
     size_t n = plan->num_arguments;
@@ -135,8 +137,10 @@ uncopy_status_t run_enter(uncopy_frame_t *frame, const uncopy_argument_t *argume
         const plan_argument_t *planned = &plan->arguments[a];
         char *data = argument->data;
         char *storage = argument->storage == NULL ? data : argument->storage;
-        TRY(check_range(planned, a, "views of it", planned->hull, data - storage, argument->storage_bytes));
-        TRY(check_range(planned, a, "as_strided", planned->storage_hull, 0, argument->storage_bytes));
+        TRY(check_range(planned, a, "views of it", planned->hull, data - storage,
+                        argument->storage_bytes));
+        TRY(check_range(planned, a, "as_strided", planned->storage_hull, 0,
+                        argument->storage_bytes));
         frame->addresses[a] = data;
         frame->addresses[n + a] = storage;
         int64_t x = (int64_t)(intptr_t)data;
@@ -145,8 +149,8 @@ uncopy_status_t run_enter(uncopy_frame_t *frame, const uncopy_argument_t *argume
         frame->planned[a] = x;
         frame->planned[n + a] = y;
     }
-    *out_holds = is_equal ||
-                 facts_hold(plan->facts, frame->planned, frame->facts_scratch, out_failure);
+    *out_holds =
+        is_equal || facts_hold(plan->facts, frame->planned, frame->facts_scratch, out_failure);
     frame->has_run = *out_holds;
     return UNCOPY_OK;
 }

@@ -1,8 +1,8 @@
 /* Running a plan: frames, the check of a call's arguments, the walk.
  *
- * A binding pairs a plan with the kernels that run it; immutable and shared. A frame is what one running call needs:
- * addresses, arena, bound operands. It belongs to one binding, is reused by later calls, and is confined to the call that
- * holds it. */
+ * A binding pairs a plan with the kernels that run it; immutable and shared. A frame is what one
+ * running call needs: addresses, arena, bound operands. It belongs to one binding, is reused by
+ * later calls, and is confined to the call that holds it. */
 #ifndef RUN_RUN_H
 #define RUN_RUN_H
 
@@ -22,35 +22,39 @@ typedef struct run_binding {
 
 struct uncopy_frame {
     const run_binding_t *binding;
-    char **addresses;        /* of each base in this run; NULL for what is yet to be made */
-    int64_t *planned;        /* argument bases' addresses of the last run whose facts held */
+    char **addresses; /* of each base in this run; NULL for what is yet to be made */
+    int64_t *planned; /* argument bases' addresses of the last run whose facts held */
     uint32_t *facts_scratch;
-    uncopy_bound_t *bounds;  /* one an operand; data is set where the host is told of it */
+    uncopy_bound_t *bounds; /* one an operand; data is set where the host is told of it */
     void *host_slot;
-    bool has_run;            /* planned is set */
-    bool owns_arena;         /* the arena came from the allocator, not from the host */
+    bool has_run;              /* planned is set */
+    bool owns_arena;           /* the arena came from the allocator, not from the host */
     int64_t arena_grown_bytes; /* asked for since last taken for the counts */
     size_t size_bytes;
     struct uncopy_frame *next; /* in its owner's list */
 };
 
 /* Errors: UNCOPY_ERROR_MEMORY. */
-UNCOPY_MUST_CHECK uncopy_status_t run_frame_create(const run_binding_t *binding, uncopy_frame_t **out_frame);
+UNCOPY_MUST_CHECK uncopy_status_t run_frame_create(const run_binding_t *binding,
+                                                   uncopy_frame_t **out_frame);
 /* host NULL: none. */
 void run_frame_release(uncopy_frame_t *frame, const uncopy_host_t *host);
 
-/* Whether the arguments are what the plan was made for: number, dtype, sizes, strides. Cheap; wording the difference is the
- * planner's. */
+/* Whether the arguments are what the plan was made for: number, dtype, sizes, strides. Cheap;
+ * wording the difference is the planner's. */
 bool run_fits(const plan_t *plan, const uncopy_argument_t *arguments, size_t num_arguments);
 
-/* Takes the arguments' addresses into the frame. Errors: UNCOPY_ERROR_RANGE (a storage does not hold what the plan takes of
- * it). *out_holds: whether the plan's facts hold; *out_failure names the pair where not. */
-UNCOPY_MUST_CHECK uncopy_status_t run_enter(uncopy_frame_t *frame, const uncopy_argument_t *arguments,
-                                            bool *out_holds, facts_failure_t *out_failure);
+/* Takes the arguments' addresses into the frame. Errors: UNCOPY_ERROR_RANGE (a storage does not
+ * hold what the plan takes of it). *out_holds: whether the plan's facts hold; *out_failure names
+ * the pair where not. */
+UNCOPY_MUST_CHECK uncopy_status_t run_enter(uncopy_frame_t *frame,
+                                            const uncopy_argument_t *arguments, bool *out_holds,
+                                            facts_failure_t *out_failure);
 
-/* Runs the plan after run_enter said that the facts hold. outputs NULL: not wanted. Errors: UNCOPY_ERROR_HOST, _MEMORY before
- * any effect; what an entry of the host returned, with the effects before it done. */
-UNCOPY_MUST_CHECK uncopy_status_t run_execute(uncopy_frame_t *frame, const uncopy_host_t *host, void *call_data,
-                                              uncopy_argument_t *outputs);
+/* Runs the plan after run_enter said that the facts hold. outputs NULL: not wanted. Errors:
+ * UNCOPY_ERROR_HOST, _MEMORY before any effect; what an entry of the host returned, with the
+ * effects before it done. */
+UNCOPY_MUST_CHECK uncopy_status_t run_execute(uncopy_frame_t *frame, const uncopy_host_t *host,
+                                              void *call_data, uncopy_argument_t *outputs);
 
 #endif

@@ -141,17 +141,6 @@ static int tree_check(PyObject *tree, Py_ssize_t num_outputs)
 
 /* Calls */
 
-static int grad_mode_is_on(void)
-{
-    if (torch_abi.has.grad_mode) {
-        return torch_abi.grad_mode_is_enabled();
-    }
-    PyObject *value = PyObject_CallNoArgs(core.helper.is_grad_enabled);
-    int truth = value != NULL ? PyObject_IsTrue(value) : -1;
-    Py_XDECREF(value);
-    return truth;
-}
-
 /* 1 when constants are what they were, 0 when not; an exception in a comparison counts as not. */
 static int constants_match(const bound_object_t *self, PyObject *const *arguments)
 {

@@ -23,7 +23,6 @@ enum {
 static void facts_free(plan_facts_t *facts)
 {
     uncopy_plan_release((uncopy_plan_t *)(uintptr_t)facts->plan);
-    PyMem_Free(facts->bumps);
     PyMem_Free(facts);
 }
 
@@ -44,10 +43,7 @@ static void facts_trim(function_object_t *self)
 static plan_facts_t *facts_create(function_object_t *self, const uncopy_plan_t *plan)
 {
     plan_facts_t *facts = PyMem_Calloc(1, sizeof(*facts));
-    size_t *bumps = PyMem_Calloc(self->num_arguments + 1, sizeof(*bumps));
-    if (facts == NULL || bumps == NULL) {
-        PyMem_Free(facts);
-        PyMem_Free(bumps);
+    if (facts == NULL) {
         PyErr_NoMemory();
         return NULL;
     }
@@ -55,12 +51,6 @@ static plan_facts_t *facts_create(function_object_t *self, const uncopy_plan_t *
     uncopy_plan_counts(plan, &counts);
     facts->plan = plan;
     facts->is_long = counts.cost_ns > LONG_RUN_NS;
-    facts->bumps = bumps;
-    for (size_t i = 0; i < self->num_arguments; i++) {
-        if (uncopy_plan_writes_argument(plan, i)) {
-            bumps[facts->num_bumps++] = i;
-        }
-    }
     facts->next = self->facts;
     self->facts = facts;
     /* Retaining changes a count, not the plan: its address must not come to be another plan's. */
@@ -165,19 +155,15 @@ static int arguments_read(const function_object_t *self, PyObject *const *tensor
 
 /* Version counters */
 
-static int bump_after_run(const host_call_t *call, const plan_facts_t *facts)
+static bool is_touched(const host_call_t *call, size_t number)
 {
-    for (size_t i = 0; i < facts->num_bumps; i++) {
-        if (tensor_bump_version(call->tensors[facts->bumps[i]]) != 0) {
-            return -1;
-        }
-    }
-    if (call->touched == NULL && !call->touches_all) {
-        return 0;
-    }
+    return call->touches_all || (call->touched != NULL && call->touched[number]);
+}
+
+static int bump_after_run(const host_call_t *call, const uncopy_plan_t *plan)
+{
     for (size_t i = 0; i < call->num_arguments; i++) {
-        bool is_touched = call->touches_all || call->touched[i];
-        if (is_touched && !uncopy_plan_writes_argument(facts->plan, i) &&
+        if ((uncopy_plan_writes_argument(plan, i) || is_touched(call, i)) &&
             tensor_bump_version(call->tensors[i]) != 0) {
             return -1;
         }
@@ -185,14 +171,30 @@ static int bump_after_run(const host_call_t *call, const plan_facts_t *facts)
     return 0;
 }
 
-/* After a run that failed midway the plan is not known: whatever the program may write counts as
+/* Whether any plan of a function writes an argument by itself. */
+static bool a_plan_writes(uncopy_function_t *function, size_t number)
+{
+    bool found = false;
+    for (size_t i = 0; !found; i++) {
+        uncopy_plan_t *plan = uncopy_function_plan_at(function, i);
+        if (plan == NULL) {
+            break;
+        }
+        found = uncopy_plan_writes_argument(plan, number) != 0;
+        uncopy_plan_release(plan);
+    }
+    return found;
+}
+
+/* After a run that failed midway its plan is not known: what any plan of the function writes counts as
  * written. */
 static void bump_after_failure(const host_call_t *call)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     for (size_t i = 0; i < call->num_arguments; i++) {
-        if (program_may_write(call->function->program, i) &&
+        if ((is_touched(call, i) || (program_may_write(call->function->program, i) &&
+                                     a_plan_writes(call->function->function, i))) &&
             tensor_bump_version(call->tensors[i]) != 0) {
             PyErr_Clear();
         }
@@ -210,13 +212,18 @@ static bool is_layout_of(const uncopy_argument_t *argument, const tensor_layout_
                   (size_t)layout->rank * sizeof(*layout->strides)) == 0;
 }
 
-/* Sets requires_grad if it must be and is not; steals object. */
+/* Sets requires_grad if it must be and is not; steals object. An inference tensor is left as PyTorch
+ * made it: there a view does not take it over from its base, which the capture does not know. */
 static PyObject *with_requires_grad(PyObject *object, bool requires_grad)
 {
     if (object == NULL || !requires_grad) {
         return object;
     }
-    int has_it = tensor_requires_grad(object);
+    int is_inference = tensor_is_inference(object);
+    if (is_inference > 0) {
+        return object;
+    }
+    int has_it = is_inference < 0 ? -1 : tensor_requires_grad(object);
     PyObject *returned = NULL;
     if (has_it == 0) {
         returned = PyObject_CallMethodOneArg(object, core.name.requires_grad_, Py_True);
@@ -352,11 +359,46 @@ static PyObject *finish_run(host_call_t *call, uncopy_status_t status, const unc
         }
         return NULL;
     }
-    plan_facts_t *facts = facts_of(call->function, run->plan);
-    if (facts == NULL || bump_after_run(call, facts) != 0 || host_call_raise(call)) {
+    if (facts_of(call->function, run->plan) == NULL || bump_after_run(call, run->plan) != 0 ||
+        host_call_raise(call)) {
         return NULL;
     }
     return results_create(call, run->plan);
+}
+
+static uncopy_status_t run_with_gil_given(function_object_t *self, const arguments_t *arguments,
+                                          size_t count, host_call_t *call, uncopy_run_t *out_run)
+{
+    if (self->facts == NULL || self->facts->is_long) {
+        call->thread = PyEval_SaveThread();
+    }
+    uncopy_status_t status =
+        uncopy_function_run(self->function, arguments->items, count, call, NULL, out_run);
+    if (call->thread != NULL) {
+        PyEval_RestoreThread(call->thread);
+        call->thread = NULL;
+    }
+    return status;
+}
+
+/* A program records no gradients: what needs them was captured otherwise. With grad mode on, PyTorch
+ * would refuse out= and writes into operands that require grad, and would hang its graph on wrappers
+ * that live on. Results are made in the caller's mode again. */
+static uncopy_status_t run_without_grad(function_object_t *self, const arguments_t *arguments,
+                                        size_t count, host_call_t *call, uncopy_run_t *out_run)
+{
+    int is_on = grad_mode_is_on();
+    if (is_on == 0) {
+        return run_with_gil_given(self, arguments, count, call, out_run);
+    }
+    if (is_on < 0 || grad_mode_set(false) != 0) {
+        return host_keep_error(call);
+    }
+    uncopy_status_t status = run_with_gil_given(self, arguments, count, call, out_run);
+    if (grad_mode_set(true) != 0) {
+        PyErr_Clear();
+    }
+    return status;
 }
 
 PyObject *function_run(function_object_t *self, PyObject *const *tensors, size_t num_tensors,
@@ -376,15 +418,7 @@ PyObject *function_run(function_object_t *self, PyObject *const *tensors, size_t
         host_call_t call;
         uncopy_run_t run = {NULL, 0};
         host_call_begin(&call, self, tensors, arguments.items, num_tensors);
-        if (self->facts == NULL || self->facts->is_long) {
-            call.thread = PyEval_SaveThread();
-        }
-        uncopy_status_t status =
-            uncopy_function_run(self->function, arguments.items, num_tensors, &call, NULL, &run);
-        if (call.thread != NULL) {
-            PyEval_RestoreThread(call.thread);
-            call.thread = NULL;
-        }
+        uncopy_status_t status = run_without_grad(self, &arguments, num_tensors, &call, &run);
         results = finish_run(&call, status, &run, out_is_refused);
         uncopy_plan_release(run.plan);
         host_call_end(&call);

@@ -44,6 +44,9 @@ void host_call_end(host_call_t *call);
 /* The base numbered in a plan; NULL with an exception when the run did not make it. */
 tensor_t *host_call_base(host_call_t *call, uint32_t base);
 
+/* Keeps the current exception for after the run; returns UNCOPY_ERROR_HOST. */
+uncopy_status_t host_keep_error(host_call_t *call);
+
 /* Raises the kept exception, if there is one; whether it did. */
 bool host_call_raise(host_call_t *call);
 

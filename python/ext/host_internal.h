@@ -35,9 +35,6 @@ static inline tensor_layout_t host_layout(const uncopy_bound_t *bound)
     return (tensor_layout_t){bound->dtype, bound->rank, bound->sizes, bound->strides};
 }
 
-/* Keeps the current exception for after the run; returns UNCOPY_ERROR_HOST. */
-uncopy_status_t host_keep_error(host_call_t *call);
-
 /* Whether an operand is exactly what the caller passed. */
 bool host_is_callers(const host_call_t *call, const uncopy_bound_t *bound);
 

@@ -58,10 +58,8 @@ typedef struct output_object {
 
 /* What running a plan needs to know of it, kept by the function. */
 typedef struct plan_facts {
-    const uncopy_plan_t *plan;
-    bool is_long;     /* its native instructions are worth giving up the GIL */
-    size_t num_bumps; /* arguments that it writes by itself */
-    size_t *bumps;
+    const uncopy_plan_t *plan; /* retained */
+    bool is_long;              /* its native instructions are worth giving up the GIL */
     struct plan_facts *next;
 } plan_facts_t;
 

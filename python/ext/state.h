@@ -55,6 +55,7 @@
     HELPER(increment_version, "_C._increment_version")             \
     HELPER(dispatch_keys, "_C._dispatch_keys")                     \
     HELPER(is_grad_enabled, "is_grad_enabled")                     \
+    HELPER(set_grad_enabled, "_C._set_grad_enabled")               \
     HELPER(is_inference_mode_enabled, "is_inference_mode_enabled") \
     HELPER(inference_mode, "inference_mode")
 

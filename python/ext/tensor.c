@@ -231,6 +231,29 @@ int tensor_inference_mode_is_on(void)
     return truth;
 }
 
+int grad_mode_is_on(void)
+{
+    if (torch_abi.has.grad_mode) {
+        return torch_abi.grad_mode_is_enabled();
+    }
+    PyObject *value = PyObject_CallNoArgs(core.helper.is_grad_enabled);
+    int truth = value != NULL ? PyObject_IsTrue(value) : -1;
+    Py_XDECREF(value);
+    return truth;
+}
+
+int grad_mode_set(bool is_on)
+{
+    if (torch_abi.has.grad_mode) {
+        torch_abi.grad_mode_set_enabled(is_on);
+        return 0;
+    }
+    PyObject *result =
+        PyObject_CallOneArg(core.helper.set_grad_enabled, is_on ? Py_True : Py_False);
+    Py_XDECREF(result);
+    return result != NULL ? 0 : -1;
+}
+
 int tensor_requires_grad(PyObject *object)
 {
     if (torch_abi.has.autograd_meta &&

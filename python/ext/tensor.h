@@ -42,6 +42,10 @@ int tensor_is_inference(PyObject *object);
 int tensor_requires_grad(PyObject *object);
 int tensor_inference_mode_is_on(void);
 
+/* PyTorch's grad mode of this thread: 1, 0, or -1 with an exception; 0, or -1 with an exception. */
+int grad_mode_is_on(void);
+int grad_mode_set(bool is_on);
+
 /* Increases the version counter unless the tensor has none. */
 int tensor_bump_version(PyObject *object);
 

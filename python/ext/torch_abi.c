@@ -313,14 +313,25 @@ static bool probe_bump_version(void)
     return ok && after == before + 1;
 }
 
-static bool probe_grad_mode(void)
+/* Whether the public call says the same. */
+static bool grad_mode_agrees(void)
 {
-    if (torch_abi.grad_mode_is_enabled == NULL) {
-        return false;
-    }
     PyObject *said = PyObject_CallNoArgs(core.helper.is_grad_enabled);
     bool agrees = said != NULL && (said == Py_True) == torch_abi.grad_mode_is_enabled();
     Py_XDECREF(said);
+    return agrees;
+}
+
+static bool probe_grad_mode(void)
+{
+    if (torch_abi.grad_mode_is_enabled == NULL || torch_abi.grad_mode_set_enabled == NULL) {
+        return false;
+    }
+    bool was_on = torch_abi.grad_mode_is_enabled();
+    bool agrees = grad_mode_agrees();
+    torch_abi.grad_mode_set_enabled(!was_on);
+    agrees = torch_abi.grad_mode_is_enabled() == !was_on && grad_mode_agrees() && agrees;
+    torch_abi.grad_mode_set_enabled(was_on);
     return agrees;
 }
 

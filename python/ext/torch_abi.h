@@ -40,6 +40,7 @@
             void **, int32_t, const uint8_t *, int64_t, void (*)(void *, void *), void *))         \
     SYMBOL(exception_what, "torch_exception_get_what_without_backtrace", const char *, (void))     \
     SYMBOL(grad_mode_is_enabled, "aoti_torch_grad_mode_is_enabled", bool, (void))                  \
+    SYMBOL(grad_mode_set_enabled, "aoti_torch_grad_mode_set_enabled", void, (bool))                \
     SYMBOL(inference_mode_is_enabled, "_ZN3c1013InferenceMode10is_enabledEv", bool, (void))        \
     SYMBOL(bump_version, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", void, (void *))   \
     SYMBOL(wrap, "_Z16THPVariable_WrapRKN2at10TensorBaseE", PyObject *, (void *))

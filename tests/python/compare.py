@@ -26,6 +26,8 @@ def shared_bytes(tree):
     ts = tensors(tree)
     for j, b in enumerate(ts):
         for i, a in enumerate(ts[:j]):
+            if not a.numel() or not b.numel():
+                continue
             x, y = a.untyped_storage(), b.untyped_storage()
             starts, ends = (x.data_ptr(), y.data_ptr()), (x.nbytes(), y.nbytes())
             if min(ends) and starts[0] < starts[1] + ends[1] and starts[1] < starts[0] + ends[0]:

@@ -1,5 +1,6 @@
 """Fixtures of the Python tests. What needs a built package says so once, and is skipped without it."""
 
+import gc
 import sys
 
 import pytest
@@ -33,6 +34,7 @@ def _fresh_state():
     import torch
 
     torch._dynamo.reset()
+    gc.collect()
     uncopy.reset_stats()
     yield
     torch._dynamo.reset()

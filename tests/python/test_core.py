@@ -57,7 +57,18 @@ class Build:
     def op(self, name, reads, writes, **more):
         self.program.add_operation(name, reads, writes, **more)
 
-    def extern(self, call, args, reads, writes=(), returns=(), out=None, kwargs=None, results=(0,), effects=None):
+    def extern(
+        self,
+        call,
+        args,
+        reads,
+        writes=(),
+        returns=(),
+        out=None,
+        kwargs=None,
+        results=(0,),
+        effects=None,
+    ):
         self.recipes.append(_core.Recipe(call, out, args, kwargs or {}, list(results)))
         self.program.add_operation(
             "extern",
@@ -188,6 +199,16 @@ def test_a_view_of_a_fresh_result_shares_its_storage(is_view):
     assert row.data_ptr() == whole.data_ptr() + 16 and row._is_view() == is_view
     assert row.untyped_storage()._cdata == whole.untyped_storage()._cdata
     assert torch.equal(row, X[1] * 2)
+
+
+def test_a_view_of_an_inference_parameter_is_eagers():
+    with torch.inference_mode():
+        p = torch.nn.Parameter(X.clone())
+        b = Build(p)
+        v = b.view(b.args[0], X[1], 16)
+        (got,) = b.function((v, {"requires_grad": True, "is_view": True}))(p)
+        wanted = p[1]
+    assert (got.requires_grad, got._is_view()) == (wanted.requires_grad, wanted._is_view())
 
 
 def test_results_of_inference_mode_are_inference_tensors():
@@ -414,6 +435,26 @@ def test_rows_run_on_either_kernels(kernels):
     assert x._version == 1
 
 
+def test_operations_of_the_host_record_no_gradient():
+    modes = []
+
+    def call(t):
+        modes.append(torch.is_grad_enabled())
+        return t > 2
+
+    w = torch.nn.Parameter(X.clone())
+    b = Build(X)
+    t, r = b.storage(X), b.storage(X > 2)
+    b.recipes.append(_core.Recipe(torch.mul, torch.mul, (S(0), 2.0), {}, [0]))
+    out = _core.EFFECT_OUT | _core.EFFECT_OUT_LAYOUT
+    b.op("mul", [b.args[0], _core.Number(2.0)], [t], host_id=0, effects=out)
+    b.extern(call, (S(0),), [t], returns=[r])
+    f = b.function(r, kernels="extern")
+    for _ in range(2):
+        assert torch.equal(f(w)[0], X * 2 > 2)
+    assert torch.is_grad_enabled() and modes == [False, False]
+
+
 def test_other_threads_run_during_a_long_run():
     big = torch.zeros(1 << 22)
     b = Build(big)
@@ -527,18 +568,21 @@ def test_an_extern_that_writes_a_view_bumps_the_argument():
     assert x._version == 1 and x[1].abs().sum() == 0
 
 
-def test_versions_are_bumped_when_a_run_fails_midway():
+@pytest.mark.parametrize("kernels", ["native", "extern"])
+def test_versions_are_bumped_when_a_run_fails_midway(kernels):
     def call(t):
         raise ValueError("late")
 
     b = Build(X, X)
-    b.op("add", b.args, [b.args[0]])
+    b.recipes.append(_core.Recipe(torch.add, torch.add, (S(0), S(1)), {}, [0]))
+    out = _core.EFFECT_OUT | _core.EFFECT_OUT_LAYOUT
+    b.op("add", b.args, [b.args[0]], host_id=0, effects=out)
     b.extern(call, (S(0),), [b.args[1]], effects=_core.EFFECT_AUDITED | _core.EFFECT_RAISES)
-    f = b.function(b.args[0])
-    x = X.clone()
+    f = b.function(b.args[0], kernels=kernels)
+    x, y = X.clone(), X.clone()
     with pytest.raises(ValueError, match="late"):
-        f(x, X)
-    assert x._version == 1
+        f(x, y)
+    assert x._version == 1 and y._version == 0
 
 
 def test_a_copy_on_write_argument_is_made_its_own_before_it_is_written():

@@ -41,6 +41,7 @@ class Capture:
     names: list[str]
     held: list[torch.Tensor]
     results: list[ResultFacts]
+    inference: frozenset[int] = frozenset()
 
 
 class _WithHeldTensors(fx.Interpreter):
@@ -127,4 +128,6 @@ def capture(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Capture:
     first_name = {id(t): target for target, t in reversed(held.items())}
     names = [_readable(str(n.target)) for n in placeholders]
     names += [_readable(first_name[id(t)]) for t in distinct]
-    return Capture(graph, names, distinct, _result_facts(module))
+    tensors = (*example_inputs, *distinct)
+    inference = frozenset(n for n, t in enumerate(tensors) if t.is_inference())
+    return Capture(graph, names, distinct, _result_facts(module), inference)

@@ -151,7 +151,9 @@ class _Importer:
         for result, fact in zip(results, facts, strict=True):
             value = self.values[result] if isinstance(result, fx.Node) else result
             if isinstance(value, Value):
-                self.imported.add_output(value.view, fact)
+                # Fakes know no inference tensors, whose views have no autograd metadata.
+                is_bare = value.root in self.captured.inference
+                self.imported.add_output(value.view, ResultFacts() if is_bare else fact)
             elif value is None or isinstance(value, (bool, int, float, str)):
                 self.imported.add_constant_output(value)
             else:

@@ -7,6 +7,7 @@ Tensors that were not arguments (of a module, a closure, a global) are bound as 
 """
 
 import inspect
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -178,11 +179,17 @@ class Planned:
         constants = {
             n: leaf for n, leaf in enumerate(found.leaves) if not isinstance(leaf, torch.Tensor)
         }
+        # Weak, for the registry holds the callable, and must not hold this object by it.
+        method = weakref.WeakMethod(self._miss_leaves)
+
+        def miss(*leaves: Any) -> Any:
+            return method()(*leaves)  # type: ignore[misc]
+
         if found.options.verify or found.options.dump:
-            return _Slow(self._handle, sources, found.leaves, tree, self._miss_leaves)
+            return _Slow(weakref.ref(self._handle), sources, found.leaves, tree, miss)
         sources += found.prepared.imported.held if found.prepared.imported is not None else []
         function = self._compiled.function
-        return _core.Bound(function, sources, constants, len(found.leaves), tree, self._miss_leaves)
+        return _core.Bound(function, sources, constants, len(found.leaves), tree, miss)
 
     def _tree(self, found: Trace) -> Any:
         """Where each output goes in what is returned. Adds outputs for arguments and constants that
@@ -264,7 +271,7 @@ class _Slow:
 
     def __init__(
         self,
-        run: Callable[..., Any],
+        run: "weakref.ref[Callable[..., Any]]",
         sources: Sequence[Any],
         leaves: Sequence[Any],
         tree: Any,
@@ -279,7 +286,9 @@ class _Slow:
         if [_signature(leaf) for leaf in leaves] != self._expected:
             self.misses += 1
             return self._miss(*leaves)
-        results = self._run(*(leaves[s] if type(s) is int else s for s in self._sources))
+        run = self._run()
+        assert run is not None, "the planned function lives while it is called"
+        results = run(*(leaves[s] if type(s) is int else s for s in self._sources))
         return _laid_out(self._tree, results)
 
 

@@ -93,6 +93,8 @@ UNCOPY_API void **uncopy_frame_slot(uncopy_frame_t *frame);
 
 typedef struct uncopy_host {
     void *self;
+    /* Threads that the host's matmul uses; 0 where that is not known, taken as many. */
+    int num_threads;
     /* Gives block->base memory for its layout (of an arena: u8[bytes]); sets block->data. Without
      * this entry the context's allocator serves, and outputs are released by the caller through
      * uncopy_function_release_outputs. */

@@ -4,6 +4,7 @@
  * made once per call (arena: once per frame) and found by the operand's id. */
 #include "host_internal.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -482,10 +483,24 @@ static void end(void *self, uncopy_frame_t *frame, void *call_data, int has_fail
     host_give_gil(call, was_given);
 }
 
+/* Threads that PyTorch uses, 0 when it does not say. */
+static int num_threads(void)
+{
+    PyObject *number = PyObject_CallNoArgs(core.helper.get_num_threads);
+    long threads = number != NULL ? PyLong_AsLong(number) : 0;
+    Py_XDECREF(number);
+    if (PyErr_Occurred() != NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    return threads > 0 && threads < INT_MAX ? (int)threads : 0;
+}
+
 uncopy_host_t host_table(function_object_t *function)
 {
     return (uncopy_host_t){
         .self = function,
+        .num_threads = num_threads(),
         .allocate = allocate,
         .release = release,
         .call = host_enter_call,

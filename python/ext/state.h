@@ -54,6 +54,7 @@
     HELPER(view_as_complex, "view_as_complex")                     \
     HELPER(increment_version, "_C._increment_version")             \
     HELPER(dispatch_keys, "_C._dispatch_keys")                     \
+    HELPER(get_num_threads, "get_num_threads")                     \
     HELPER(is_grad_enabled, "is_grad_enabled")                     \
     HELPER(set_grad_enabled, "_C._set_grad_enabled")               \
     HELPER(is_inference_mode_enabled, "is_inference_mode_enabled") \

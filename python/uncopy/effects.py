@@ -151,12 +151,30 @@ def _relu_into(tensor: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
     return torch.clamp_min(tensor, 0, out=out)
 
 
-def row_forms(row: str, name: str) -> tuple[Callable[..., Any], Callable[..., Any], int]:
+def _subtract_from(number: float, tensor: torch.Tensor, *, alpha: float = 1) -> torch.Tensor:
+    """number - alpha * tensor."""
+    return torch.rsub(tensor, number, alpha=alpha)
+
+
+def _subtract_from_into(
+    number: float, tensor: torch.Tensor, *, alpha: float = 1, out: torch.Tensor
+) -> torch.Tensor:
+    """rsub has no out= form; it is sub with the number as a tensor, whose own dtype decides nothing."""
+    kind = torch.float64 if isinstance(number, float) else torch.int64
+    return torch.sub(torch.scalar_tensor(number, dtype=kind), tensor, alpha=alpha, out=out)
+
+
+def row_forms(
+    row: str, name: str, is_from_number: bool = False
+) -> tuple[Callable[..., Any], Callable[..., Any], int]:
     """For a row of ours: PyTorch's function for aten base name `name`, its out= form, and the
-    form's effect bits.
+    form's effect bits. is_from_number: the first operand is a number.
     """
-    call = getattr(torch, name)
-    out = _relu_into if name == "relu" else call
+    call = out = getattr(torch, name)
+    if name == "relu":
+        out = _relu_into
+    if name == "sub" and is_from_number:
+        call, out = _subtract_from, _subtract_from_into
     bits = _core.EFFECT_OUT
     if row not in _ROWS_WITH_LAYOUT:
         bits |= _core.EFFECT_OUT_LAYOUT

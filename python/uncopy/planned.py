@@ -138,7 +138,6 @@ class Planned:
         self._elsewhere = torch.compile(fn, backend=compiling(found.options), fullgraph=True)
         self._strict = found.options.strict
         self._spec = found.spec
-        self._is_flat = found.spec == pytree.tree_flatten((tuple(found.leaves), {}))[1]
         self._same = _same_objects(found.leaves)
         self._assemble: Callable[[Sequence[Any], Any], Any] | None = None
         tree = self._tree(found) if found.prepared.imported is not None else None
@@ -146,27 +145,28 @@ class Planned:
         self._handle, self._compiled = found.prepared.finish()
         self._bound = self._bind(found, tree) if tree is not None else None
         self._compiled.bound = self._bound
+        is_flat = found.spec == pytree.tree_flatten((tuple(found.leaves), {}))[1]
+        self._is_direct = is_flat and not self._same and self._assemble is None
+        self._direct = self._bound if self._is_direct else None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's result. Raises whatever its operations raise."""
-        leaves: Sequence[Any] = args
-        if kwargs or not self._is_flat:
-            leaves, spec = pytree.tree_flatten((args, kwargs))
-            if spec != self._spec and self._bound is not None:
-                return self._counted_miss(args, kwargs)
+        if self._direct is not None and not kwargs:
+            return self._direct(*args)
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call whose arguments or results have a structure that the C callable does not see."""
         if self._bound is None:
             return self._elsewhere(*args, **kwargs)
-        if self._same and not self._has_same_objects(leaves):
-            return self._counted_miss(args, kwargs)
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if spec != self._spec or not all(leaves[a] is leaves[b] for a, b in self._same):
+            self._compiled.extra["misses"] += 1
+            return self._miss(args, kwargs)
         result = self._bound(*leaves)
-        if self._assemble is None or isinstance(result, _Missed):
-            return result.value if isinstance(result, _Missed) else result
-        return self._assemble(result, leaves)
-
-    def _has_same_objects(self, leaves: Sequence[Any]) -> bool:
-        return len(leaves) > max(max(pair) for pair in self._same) and all(
-            leaves[a] is leaves[b] for a, b in self._same
-        )
+        if isinstance(result, _Missed):
+            return result.value
+        return result if self._assemble is None else self._assemble(result, leaves)
 
     def _bind(self, found: Trace, tree: Any) -> Any:
         """The callable of the arguments' leaves."""
@@ -221,16 +221,11 @@ class Planned:
         return ("tuple", [leaf for leaf in leaves if not isinstance(leaf, _Returned)])
 
     def _miss_leaves(self, *leaves: Any) -> Any:
-        """Called where the arguments differ from those that were bound, with as many of them."""
-        if len(leaves) != self._spec.num_leaves:
-            return _Missed(self._miss(leaves, {}))
+        """Called by the C callable where the arguments differ from those that were bound."""
+        if self._is_direct:
+            return self._miss(leaves, {})
         args, kwargs = pytree.tree_unflatten(list(leaves), self._spec)
         return _Missed(self._miss(args, kwargs))
-
-    def _counted_miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A miss that the C callable does not see."""
-        self._compiled.extra["misses"] += 1
-        return self._miss(args, kwargs)
 
     def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if "misses" in self._strict:

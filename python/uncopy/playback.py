@@ -95,6 +95,8 @@ class Player:
             return self._play(node, args, kwargs)
         result = call(*args, **kwargs)
         if self.mode == "record":
+            if node.target.namespace == "_c10d_functional":
+                result = torch.utils._pytree.tree_map_only(torch.Tensor, _arrived, result)
             operands = _flat_tensors((args, kwargs))
             kept = torch.utils._pytree.tree_map(lambda r: _kept(r, operands), result)
             written = [t.clone() for t in _written(node.target, args, kwargs)]
@@ -139,6 +141,11 @@ class Player:
         """Forgets all tapes."""
         self._tapes.clear()
         self.mode = "off"
+
+
+def _arrived(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that a collective of PyTorch's own brings, when it is there."""
+    return torch.ops._c10d_functional.wait_tensor.default(tensor)
 
 
 def _kept(result: Any, operands: list[torch.Tensor]) -> Any:

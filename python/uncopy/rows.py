@@ -22,6 +22,8 @@ __all__ = ["lower_row"]
 _EXACT = 2**53
 # The first operand of `where` chooses, it is not computed with.
 _CHOOSERS = {"where": 1}
+# Operators that are a row with its operands in the other order.
+_REVERSED = {"rsub": "sub"}
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,12 @@ class _Row:
 
 def lower_row(at: Node, recipes: list[Any]) -> Value | None:
     """Appends the row that serves a node, if one does, with its recipe; returns its value."""
-    name = base_name(at.node.target)
+    aten_name = base_name(at.node.target)
+    name = _REVERSED.get(aten_name, aten_name)
     row = _core.operation_find(name)
     found = _match(at, row) if row is not None else None
+    if found is not None and name != aten_name:
+        found = _Row(found.name, found.operands[::-1], found.attributes)
     if found is None or not _dtypes_fit(at, found):
         return None
     destination = _destination(at)
@@ -46,7 +51,8 @@ def lower_row(at: Node, recipes: list[Any]) -> Value | None:
     is_matmul = found.name == "matmul"
     if not is_matmul:
         found = _broadcast(at, found, destination)
-    call, out, bits = row_forms(found.name, name)
+    is_from_number = not isinstance(found.operands[0], Value)
+    call, out, bits = row_forms(found.name, name, is_from_number)
     recipes.append(_core.Recipe(call, out, *_recipe_arguments(found), [0]))
     at.builder.operation(
         found.name,

@@ -20,7 +20,7 @@ static uncopy_status_t bind_kernels(uncopy_plan_t *object)
             continue;
         }
         kernels[i].function = cpu_find(at->call);
-        kernels[i].prefers_host = cpu_prefers_host_matmul(at->call);
+        kernels[i].prefers_host = cpu_prefers_host_matmul(at->call, object->host.num_threads);
         plan->counts.cost_ns += cpu_cost_ns(at->call);
         if (kernels[i].function == NULL && at->kind != PLAN_MATMUL) {
             return status_fail(UNCOPY_ERROR_UNSUPPORTED, "no kernel takes %s of %s (%s:%d)",

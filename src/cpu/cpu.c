@@ -185,7 +185,7 @@ int64_t cpu_cost_ns(const kernel_call_t *call)
 
 /* ---- choice between the own and the host's matmul ---- */
 
-bool cpu_prefers_host_matmul(const kernel_call_t *call)
+bool cpu_prefers_host_matmul(const kernel_call_t *call, int host_threads)
 {
-    return call->opcode == OPCODE_MATMUL && matmul_prefers_host(call);
+    return call->opcode == OPCODE_MATMUL && matmul_prefers_host(call, host_threads);
 }

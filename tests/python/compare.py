@@ -1,4 +1,6 @@
-"""Runs a function eagerly and compiled on arguments built alike, and compares everything a caller can see."""
+"""Runs a function eagerly and compiled on arguments built alike, and compares everything a caller
+can see.
+"""
 
 import torch
 from torch.utils._pytree import tree_leaves

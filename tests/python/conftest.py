@@ -1,4 +1,4 @@
-"""Fixtures of the Python tests. What needs a built package says so once, and is skipped without it."""
+"""Fixtures of the Python tests. What needs a built package is skipped without it, and says so."""
 
 import gc
 import sys
@@ -6,7 +6,7 @@ import sys
 import pytest
 
 try:
-    import uncopy  # noqa: F401
+    import uncopy
 except ImportError as error:
     HAS_PACKAGE = False
     print(f"skipped, uncopy is not installed ({error}): tests of the package", file=sys.stderr)

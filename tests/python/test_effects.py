@@ -135,6 +135,12 @@ def test_the_hosts_form_of_a_row_writes_where_it_is_told(name, dtype):
 
 def test_numbers_reach_the_hosts_form_of_a_row():
     a = matrix()
+    for dtype in FLOATS:
+        call, out, _ = row_forms("sub", "sub", is_from_number=True)
+        place = torch.empty(31, 33, dtype=dtype).t()
+        out(0.3, matrix(dtype), alpha=2, out=place)
+        assert torch.equal(place, call(0.3, matrix(dtype), alpha=2))
+        assert torch.equal(place, torch.rsub(matrix(dtype), 0.3, alpha=2))
     for name in ("add", "sub", "mul", "div", "eq", "lt"):
         call, out, _ = row_forms(name, name)
         place = torch.empty(33, 31, dtype=call(a, 0.5).dtype)

@@ -39,7 +39,7 @@ class Importing:
 
 @pytest.fixture
 def check(reference):
-    """check(fn, build) compares with eager and returns the names of the program's operations."""
+    """A check: compares with eager and returns the names of the program's operations."""
 
     def run(fn, build):
         backend = Importing(reference)
@@ -54,7 +54,7 @@ def check(reference):
 
 @pytest.fixture
 def refuse(reference):
-    """refuse(fn, build) checks that the graph is not importable, and returns the reason."""
+    """A refusal: checks that the graph is not importable, and returns the reason."""
 
     def run(fn, build, **more):
         backend = Importing(reference)
@@ -215,6 +215,8 @@ ROWS = {
     "compare": (lambda x: x > 3, ["gt"]),
     "where": (lambda x: torch.where(x > 3, x, -x), ["gt", "neg", "where"]),
     "divide": (lambda x: x / 3, ["div"]),
+    "subtract from a number": (lambda x: 1 - x, ["sub"]),
+    "subtract reversed": (lambda x: torch.rsub(x, x[:1], alpha=2), ["sub"]),
     "relu_": (lambda x: (x - 5).relu_(), ["sub", "relu"]),
     "mm": (lambda x: x @ x.t(), ["matmul"]),
     "bmm": (lambda x: torch.bmm(x.view(1, 4, 4), x.view(1, 4, 4)), ["matmul"]),

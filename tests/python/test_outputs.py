@@ -1,4 +1,6 @@
-"""Results as eager gives them: identity, aliasing, autograd metadata; version counters of arguments."""
+"""Results as eager gives them: identity, aliasing, autograd metadata; version counters of
+arguments.
+"""
 
 import pytest
 import torch

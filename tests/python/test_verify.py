@@ -1,4 +1,6 @@
-"""Checked runs: they find a planted difference and name the operation, and have the effects of one run."""
+"""Checked runs: they find a planted difference and name the operation, and have the effects of one
+run.
+"""
 
 import dataclasses
 

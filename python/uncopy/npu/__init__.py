@@ -32,7 +32,7 @@ def _is_installed() -> bool:
 
 
 def install() -> bool:
-    """Puts the stand-ins in place, for this process and this thread; calling it again does nothing.
+    """Puts the stand-ins in place, for this process; calling it again does nothing.
 
     Returns whether they are in place: False where a real torch_npu is installed, which is left
     alone.

@@ -40,9 +40,10 @@ def parse_command_line(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("script", help="the Python file to run")
-    parser.add_argument(
+    rest = parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, help="handed to the script as they are"
     )
+    rest.required = False  # else a message about a missing script names this one too
     parsed = parser.parse_args(arguments)
     if not Path(parsed.script).is_file():
         parser.error(f"can't open {parsed.script!r}: there is no such file")
@@ -67,21 +68,22 @@ def _show_script_errors(script: str) -> None:
 
 def run_script(script: str, arguments: Sequence[str]) -> None:
     """Runs the file as `__main__`, as `python script arguments...` does."""
-    with io.open_code(script) as file:
+    path = str(Path(script).absolute())
+    with io.open_code(path) as file:
         source = file.read()
     module = ModuleType("__main__")
-    module.__file__ = script
-    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", script)
+    module.__file__ = path
+    module.__loader__ = importlib.machinery.SourceFileLoader("__main__", path)
     module.__spec__ = None
     module.__cached__ = None
     module.__builtins__ = sys.modules["builtins"]
     sys.modules["__main__"] = module
     sys.argv = [script, *arguments]
-    folder = str(Path(script).resolve().parent)
     if not sys.flags.safe_path:
-        sys.path[0] = folder  # in place of the current folder, which -m had put there
-    _show_script_errors(script)
-    code = compile(source, script, "exec", dont_inherit=True)
+        # In place of the current folder, which -m had put there.
+        sys.path[0] = str(Path(script).resolve().parent)
+    _show_script_errors(path)
+    code = compile(source, path, "exec", dont_inherit=True)
     exec(code, vars(module))
 
 

@@ -5,13 +5,13 @@ ever allocated there. A function mode then replaces the device wherever a torch 
 one, and the few routes that no function mode sees are replaced one by one. `tensor.device` says
 cpu, for that is where the tensor is.
 
-Limits: a function mode belongs to the thread that entered it, so a thread that a script starts by
-itself must name "cpu"; `torch.nn.Module.to("npu")`, `torch.load(map_location=...)` and moves
-between "cpu" and "npu" return the same memory, as a move to the device that a tensor is on already
-does.
+A function mode belongs to one thread; each thread that Python starts later enters it too. Limits: a
+move between "cpu" and "npu" returns the same memory, as a move to the device that a tensor is on
+already does; the type "torch.npu.FloatTensor" and a C++ thread that allocates on "npu" are errors.
 """
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +83,17 @@ def _first_argument_mapped(function: Callable[..., Any], name: str) -> Callable[
     return mapped
 
 
+def _run_in_mode(run: Callable[[Any], None]) -> Callable[[Any], None]:
+    """What a new thread runs, in the mode."""
+
+    @functools.wraps(run)
+    def run_in_mode(self: Any) -> None:
+        with NpuIsCpu():
+            run(self)
+
+    return run_in_mode
+
+
 class _GeneratorType(type(torch.Generator)):
     """Makes every generator an instance of the replaced class, which only adds the mapping."""
 
@@ -137,3 +148,4 @@ def install_device(module: Any) -> None:
     torch.nn.Module.npu = _module_npu
 
     NpuIsCpu().__enter__()
+    threading.Thread._bootstrap_inner = _run_in_mode(threading.Thread._bootstrap_inner)

@@ -63,7 +63,7 @@ _SWITCH_OR_NONE = Kind("True or False", (bool,), none=True)
 _TEXT = Kind("a string", (str,), none=True)
 _PATH = Kind("a path (string or os.PathLike)", (str, os.PathLike))
 _PATH_OR_NONE = Kind(_PATH.words, _PATH.types, none=True)
-_FUNCTION = Kind("a function", (object,), callable, none=True)
+_FUNCTION = Kind("a function", (Callable,), none=True)
 _TABLE = Kind("a dict", (dict,), none=True)
 _OPTION_TEXT = Kind("a dict or a string", (dict, str), none=True)
 _INTEGERS = Kind("a list of integers", (list, tuple), _all_of(int), none=True)
@@ -353,7 +353,7 @@ _COMPILER_ROWS = (
         "experimental_config.topology_sorting_strategy",
         _choice(*_STRATEGIES),
         "DFS",
-        "the order that a plan's operations run in",
+        "the order that a plan's operations run in; the program's where nothing is assigned",
         sets="order",
     ),
     Option(

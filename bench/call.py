@@ -39,7 +39,7 @@ def make_refill() -> Callable[..., torch.Tensor]:
 
 
 def make_arguments() -> tuple[torch.Tensor, ...]:
-    """x [2,8], w_buffer [256], new [256], and views w1 [8,16], w2 [16,8] of w_buffer, all bf16."""
+    """X [2,8], w_buffer [256], new [256], and views w1 [8,16], w2 [16,8] of w_buffer, all bf16."""
     buffer = torch.zeros(BUFFER, dtype=torch.bfloat16)
     half = INNER * OUTER
     new = torch.arange(BUFFER, dtype=torch.float32).to(torch.bfloat16)

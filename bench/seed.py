@@ -25,7 +25,7 @@ ROWS = 8
 def step(
     x: torch.Tensor, buffer: torch.Tensor, part: torch.Tensor, w1: torch.Tensor, w2: torch.Tensor
 ) -> torch.Tensor:
-    """x [m,k], buffer [2*k*n], part [2*k*n/world], w1 [k,n] and w2 [n,k] in buffer -> [m,k]."""
+    """X [m,k], buffer [2*k*n], part [2*k*n/world], w1 [k,n] and w2 [n,k] in buffer -> [m,k]."""
     dist.all_gather_into_tensor(buffer, part)
     return torch.matmul(torch.matmul(x, w1), w2)
 
@@ -89,13 +89,21 @@ def worker(rank: int, options: argparse.Namespace, store: str) -> None:
         result_bytes = x.numel() * x.element_size()
         parts = medians["gather"] + medians["matmuls"]
         print(f"{options.world} ranks, buffer {buffer.numel() * 2} B, {options.calls} warm calls")
-        print(f"  compiled {medians['compiled'] * 1e3:.3f} ms, gather alone {medians['gather'] * 1e3:.3f}")
-        print(f"  ms, matmuls alone {medians['matmuls'] * 1e3:.3f} ms: {medians['compiled'] / parts:.3f} x their sum")
-        print(f"  profiler: {compiled_bytes} B; gather alone + result: "
-              f"{gather_bytes + options.calls * result_bytes} B")
+        print(
+            f"  compiled {medians['compiled'] * 1e3:.3f} ms, gather alone {medians['gather'] * 1e3:.3f}"
+        )
+        print(
+            f"  ms, matmuls alone {medians['matmuls'] * 1e3:.3f} ms: {medians['compiled'] / parts:.3f} x their sum"
+        )
+        print(
+            f"  profiler: {compiled_bytes} B; gather alone + result: "
+            f"{gather_bytes + options.calls * result_bytes} B"
+        )
         print(f"  peak memory grew by {grown} KiB")
-        print(f"  copied {stats['bytes_copied']} B, allocated {stats['bytes_allocated']} B "
-              f"({options.calls} results are {options.calls * result_bytes} B)")
+        print(
+            f"  copied {stats['bytes_copied']} B, allocated {stats['bytes_allocated']} B "
+            f"({options.calls} results are {options.calls * result_bytes} B)"
+        )
     dist.barrier()
     dist.destroy_process_group()
 

@@ -152,14 +152,14 @@ def _relu_into(tensor: torch.Tensor, *, out: torch.Tensor) -> torch.Tensor:
 
 
 def _subtract_from(number: float, tensor: torch.Tensor, *, alpha: float = 1) -> torch.Tensor:
-    """number - alpha * tensor."""
+    """Gives number - alpha * tensor."""
     return torch.rsub(tensor, number, alpha=alpha)
 
 
 def _subtract_from_into(
     number: float, tensor: torch.Tensor, *, alpha: float = 1, out: torch.Tensor
 ) -> torch.Tensor:
-    """rsub has no out= form; it is sub with the number as a tensor, whose own dtype decides nothing."""
+    """As sub with the number as a tensor, whose own dtype decides nothing: rsub has no out=."""
     kind = torch.float64 if isinstance(number, float) else torch.int64
     return torch.sub(torch.scalar_tensor(number, dtype=kind), tensor, alpha=alpha, out=out)
 

@@ -1,9 +1,10 @@
-"""What one call costs: the refill function at the size of the seed, compiled, planned, and compiled to a floor.
+"""What one call costs: the refill function at small sizes, compiled, planned, and a floor.
 
     python bench/call.py [--rounds 31] [--calls 3000]
 
-The floor is a back end whose C callable returns a tensor made beforehand (bench/noop.c, built here with the C compiler of
-the machine): what torch.compile itself costs on each call. All rows are interleaved; figures are medians over the rounds.
+The floor is a back end whose C callable returns a tensor made beforehand (bench/noop.c, built here
+with the machine's C compiler): what torch.compile itself costs on each call. All rows are
+interleaved; figures are medians over the rounds.
 """
 
 import argparse
@@ -55,7 +56,8 @@ def build_noop(folder: Path) -> ModuleType:
     command = ["cc", "-O2", "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(library)]
     subprocess.run(command, check=True)
     spec = importlib.util.spec_from_file_location("noop", library)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,10 +1,11 @@
-"""The scenario on several ranks of this machine: time, allocation and memory of a warm call beside its parts.
+"""The scenario on several ranks of this machine: a warm call beside its parts.
 
     python bench/seed.py [--world 2] [--megabytes 64] [--calls 100]
 
-One function gathers into a flat buffer and multiplies with two weights that lie in it. A call of the compiled function is
-compared with the same gather alone plus the two matmuls alone (interleaved, medians, rank 0), with what the profiler
-reports for the gather alone plus the result, and with the process's peak memory before the calls. One thread a rank, gloo.
+One function gathers into a flat buffer and multiplies with two weights that lie in it. A call of
+the compiled function is compared with the same gather alone plus the two matmuls alone
+(interleaved, medians, rank 0), with what the profiler reports for the gather alone plus the result,
+and with the process's peak memory before the calls. One thread a rank, gloo.
 """
 
 import argparse
@@ -89,12 +90,10 @@ def worker(rank: int, options: argparse.Namespace, store: str) -> None:
         result_bytes = x.numel() * x.element_size()
         parts = medians["gather"] + medians["matmuls"]
         print(f"{options.world} ranks, buffer {buffer.numel() * 2} B, {options.calls} warm calls")
-        print(
-            f"  compiled {medians['compiled'] * 1e3:.3f} ms, gather alone {medians['gather'] * 1e3:.3f}"
-        )
-        print(
-            f"  ms, matmuls alone {medians['matmuls'] * 1e3:.3f} ms: {medians['compiled'] / parts:.3f} x their sum"
-        )
+        for name, seconds in medians.items():
+            print(
+                f"  {name:8s} {seconds * 1e3:9.3f} ms   {seconds / parts:.3f} x (gather + matmuls)"
+            )
         print(
             f"  profiler: {compiled_bytes} B; gather alone + result: "
             f"{gather_bytes + options.calls * result_bytes} B"

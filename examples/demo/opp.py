@@ -1,9 +1,10 @@
-"""An Ascend script: a flat weight buffer, gathered in place inside the compiled function that multiplies with views of it.
+"""An Ascend script: a flat weight buffer, gathered in place inside the function that uses it.
 
     torchrun --nproc_per_node 2 -m uncopy.npu examples/demo/opp.py [--form outside|inside]
 
-Runs unmodified on an NPU machine with torch_npu and torchair. `outside` makes the two weights as views outside the compiled
-function, `inside` within it. Rank 0 prints the result and, with Uncopy, the plan and the counts of a second, warm call.
+Runs unmodified on an NPU machine with torch_npu and torchair. `outside` makes the two weights as
+views outside the compiled function, `inside` within it. Rank 0 prints the result and, with Uncopy,
+the plan and the counts of a second, warm call.
 """
 
 import argparse

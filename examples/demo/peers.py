@@ -1,10 +1,10 @@
-"""The same function under another back end: what one warm call allocates and how many times it moves the buffer again.
+"""The same function under another back end: what one warm call allocates and copies.
 
     torchrun --nproc_per_node 2 examples/demo/peers.py --backend aot_eager --form outside
 
-Prints one JSON line on rank 0. Copies are counted in PyTorch's profiler: calls of aten::copy_, aten::clone and
-aten::as_strided_scatter in a warm call, less those that the same gather makes alone. Inductor's own loops are not in the
-profiler's list; what it allocates is.
+Prints one JSON line on rank 0. Copies are counted in PyTorch's profiler: calls of aten::copy_,
+aten::clone and aten::as_strided_scatter in a warm call, less those that the same gather makes
+alone. Inductor's own loops are not in the profiler's list; what it allocates is.
 """
 
 import argparse

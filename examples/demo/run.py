@@ -1,10 +1,11 @@
-"""The main job: the scenario on two ranks, with the picture of its plan, beside what other back ends do.
+"""The main job: the scenario on two ranks, the picture of its plan, and other back ends beside it.
 
     python examples/demo/run.py [--ranks 2]
 
-First runs examples/demo/opp.py, an Ascend script, on this machine's CPU in both of its forms and prints the result, the plan
-and the counts. Then runs the same function with a buffer of 1 MiB under each back end and prints what a warm call allocates
-and copies beyond the gather itself (examples/demo/peers.py says how that is measured).
+First runs examples/demo/opp.py, an Ascend script, on this machine's CPU in both of its forms and
+prints the result, the plan and the counts. Then runs the same function with a buffer of 1 MiB under
+each back end and prints what a warm call allocates and copies beyond the gather itself
+(examples/demo/peers.py says how that is measured).
 """
 
 import argparse

@@ -1,12 +1,16 @@
 """Where in the user's program a node of a graph comes from."""
 
+import os
 import re
 from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 import torch
 
 __all__ = ["SourceLine", "source_of"]
+
+# Frames of this package (the device mode of uncopy.npu runs between the user's line and PyTorch's).
+_PACKAGE = str(Path(__file__).parent) + os.sep
 
 # A frame of a node's stack trace: the file, the line, the function, and the code below it.
 _FRAME = re.compile(r'File "(.*?)", line (\d+), in (.*)\n\s*(.*)')
@@ -33,7 +37,8 @@ class SourceLine:
 def source_of(node: torch.fx.Node) -> SourceLine | None:
     """The innermost user frame that made the node, None where the graph kept none."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    if not frames:
+    users = [frame for frame in frames if not frame[0].startswith(_PACKAGE)]
+    if not users:
         return None
-    path, line, function, code = frames[-1]
+    path, line, function, code = users[-1]
     return SourceLine(path, int(line), function, code)

@@ -61,30 +61,6 @@ static uncopy_status_t evaluate_expressions(const ir_program_t *program,
     return UNCOPY_OK;
 }
 
-uncopy_status_t ir_evaluate_dim(const ir_program_t *program, const int64_t *symbol_values,
-                                uncopy_dim_t dim, int64_t *out_value)
-{
-    if (dim >= 0) {
-        *out_value = dim;
-        return UNCOPY_OK;
-    }
-    const ir_expression_t *expression = &program->expressions[-(dim + 1)];
-    if (expression->is_symbol) {
-        *out_value = symbol_values[expression->symbol];
-        return UNCOPY_OK;
-    }
-    int64_t a = 0;
-    int64_t b = 0;
-    TRY(ir_evaluate_dim(program, symbol_values, expression->a, &a));
-    TRY(ir_evaluate_dim(program, symbol_values, expression->b, &b));
-    if (!apply(expression->kind, a, b, out_value)) {
-        return status_fail(UNCOPY_ERROR_PROGRAM,
-                           "an expression has no value: operands %lld and %lld", (long long)a,
-                           (long long)b);
-    }
-    return UNCOPY_OK;
-}
-
 /* Fills extent; false on a negative number or overflow of any byte position. */
 static bool evaluate_view(const ir_view_t *view, const int64_t *values, ir_extent_t *extent)
 {

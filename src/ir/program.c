@@ -323,6 +323,11 @@ uncopy_status_t ir_add_group(ir_program_t *program, const char *token, const cha
     if (size < 1 || rank < 0 || rank >= size) {
         return status_fail(UNCOPY_ERROR_ARGUMENT, "group %s: rank %d of %d", token, rank, size);
     }
+    for (size_t g = 0; g < program->num_groups; g++) {
+        if (strcmp(program->groups[g].token, token) == 0) {
+            return status_fail(UNCOPY_ERROR_ARGUMENT, "the group \"%s\" is there already", token);
+        }
+    }
     ir_group_t group = {arena_copy_text(&program->arena, token, strlen(token)),
                         arena_copy_text(&program->arena, name, strlen(name)), size, rank};
     if (group.token == NULL || group.name == NULL) {

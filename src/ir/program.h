@@ -158,12 +158,6 @@ typedef struct ir_extent {
     int64_t element_strides[SPAN_MAX_RANK];
 } ir_extent_t;
 
-/* Value of a dim, given the values of the symbols. Errors: UNCOPY_ERROR_PROGRAM (division by zero,
- * overflow). */
-UNCOPY_MUST_CHECK uncopy_status_t ir_evaluate_dim(const ir_program_t *program,
-                                                  const int64_t *symbol_values, uncopy_dim_t dim,
-                                                  int64_t *out_value);
-
 /* Numbers of all views, in arena. symbol_values: one for each symbol. Errors: UNCOPY_ERROR_PROGRAM
  * (a size or offset below zero, overflow), naming the view. */
 UNCOPY_MUST_CHECK uncopy_status_t ir_evaluate(const ir_program_t *program,

@@ -9,8 +9,8 @@ import torch
 
 __all__ = ["SourceLine", "source_of"]
 
-# Frames of this package (the device mode of uncopy.npu runs between the user's line and PyTorch's).
-_PACKAGE = str(Path(__file__).parent) + os.sep
+# Frames that are not the user's: under the device mode of uncopy.npu, ours and PyTorch's are kept too.
+_NOT_USERS = tuple(str(Path(p).parent) + os.sep for p in (__file__, torch.__file__))
 
 # A frame of a node's stack trace: the file, the line, the function, and the code below it.
 _FRAME = re.compile(r'File "(.*?)", line (\d+), in (.*)\n\s*(.*)')
@@ -37,7 +37,7 @@ class SourceLine:
 def source_of(node: torch.fx.Node) -> SourceLine | None:
     """The innermost user frame that made the node, None where the graph kept none."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
-    users = [frame for frame in frames if not frame[0].startswith(_PACKAGE)]
+    users = [frame for frame in frames if not frame[0].startswith(_NOT_USERS)]
     if not users:
         return None
     path, line, function, code = users[-1]

@@ -41,7 +41,7 @@
 enum { MAX_ROUNDS = 4, MAX_HOISTS = 8 };
 
 static const char *const codes[REASON_COUNT] = {
-#define REASON(name, code, rule, words) code,
+#define REASON(name, code, rule, words, example, remedy) code,
 #include "compile/reasons.def"
 #undef REASON
 };

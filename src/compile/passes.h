@@ -5,7 +5,7 @@
 #include "compile/unit.h"
 
 typedef enum reason {
-#define REASON(name, code, rule, words) REASON_##name,
+#define REASON(name, code, rule, words, example, remedy) REASON_##name,
 #include "compile/reasons.def"
 #undef REASON
     REASON_COUNT

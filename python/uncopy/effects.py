@@ -5,6 +5,7 @@ Whoever is not listed here is taken to be the worst: it may raise, and its bits 
 of its operands.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -87,6 +88,7 @@ _OPENS_THREADS = frozenset(
 )
 
 
+@functools.cache
 def effects_of(op: OpOverload) -> int:
     """The effect bits of an operator that the host runs."""
     effects = _core.EFFECT_LAYOUT
@@ -102,6 +104,7 @@ def effects_of(op: OpOverload) -> int:
     return effects
 
 
+@functools.cache
 def out_form(op: OpOverload) -> tuple[Callable[..., Any] | None, int]:
     """The true out= form of an operator and its effect bits; (None, 0) where it has none.
 

@@ -11,7 +11,14 @@ from uncopy import _core
 from uncopy.builder import Builder, Layout, Value
 from uncopy.effects import effects_of, out_form
 from uncopy.fallback import Reason, Unplannable
-from uncopy.schema import aliased_arguments, bind, is_trusted, tensors_in, written_arguments
+from uncopy.schema import (
+    aliased_arguments,
+    bind,
+    is_trusted,
+    out_arguments,
+    tensors_in,
+    written_arguments,
+)
 
 __all__ = ["HostCall", "find_alias", "flat_results", "storage_key"]
 
@@ -52,7 +59,7 @@ class HostCall:
         self.writes: list[Value] = []
         self.results: list[Value | None] = []
         self._bound = bind(self.op, node.args, node.kwargs)
-        self._out_names = [a.name for a in self.op._schema.arguments if a.is_out]
+        self._out_names = out_arguments(self.op)
 
     def emit(self, call: Callable[..., Any]) -> list[Value | None]:
         """Appends the operation and its recipe, which calls `call`; returns the value of each

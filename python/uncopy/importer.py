@@ -21,7 +21,14 @@ from uncopy.collective import Collectives
 from uncopy.fallback import Reason, Unplannable
 from uncopy.host_call import HostCall, find_alias, flat_results, storage_key
 from uncopy.rows import lower_row
-from uncopy.schema import aliased_arguments, bind, is_trusted, written_arguments
+from uncopy.schema import (
+    aliased_arguments,
+    bind,
+    changes_metadata,
+    is_trusted,
+    out_arguments,
+    written_arguments,
+)
 from uncopy.structure import STRUCTURE, Node
 
 __all__ = ["Imported", "import_graph"]
@@ -219,20 +226,19 @@ class _Importer:
         so.
         """
         op = node.target
-        name = op._schema.name
-        if name == "aten::shallow_copy_data_" or torch.Tag.inplace_view in op.tags:
-            changed = arguments[op._schema.arguments[0].name]
-            is_argument = isinstance(changed, Value) and self.builder.is_argument(changed)
-            if is_argument or name == "aten::shallow_copy_data_":
+        if changes_metadata(op):
+            name = op._schema.name
+            changed = next(iter(arguments.values()))
+            is_callers = isinstance(changed, Value) and changed in self.builder.arguments
+            if is_callers or name == "aten::shallow_copy_data_":
                 raise Unplannable(Reason.DATA_SWAP, f"{op} changes a tensor of the caller")
             if name.startswith("aten::resize"):
                 raise Unplannable(Reason.RESIZE, f"{op} changes a storage")
             if name.startswith("aten::set_") and op._overloadname != "source_Tensor":
                 raise Unplannable(Reason.DATA_SWAP, f"{op} gives a tensor another storage")
-        for argument in op._schema.arguments:
-            value = arguments[argument.name]
-            if argument.is_out and isinstance(value, Value):
-                self._check_out_size(node, argument.name, value)
+        for out in out_arguments(op):
+            if isinstance(arguments[out], Value):
+                self._check_out_size(node, out, arguments[out])
 
     def _check_out_size(self, node: fx.Node, name: str, out: Value) -> None:
         """Raises if an out= tensor has not the size of the result that it gets: PyTorch would
@@ -272,7 +278,7 @@ class _Importer:
 
     def _compute(self, node: fx.Node, arguments: dict[str, Any], fake: Any) -> Any:
         op = node.target
-        if torch.Tag.inplace_view in op.tags:  # of a tensor that the graph made: a view, too
+        if changes_metadata(op):  # of a tensor that the graph made: a view, too
             operand = find_alias(self.values, self.keys, node, fake, 0)
             if op._schema.name == "aten::set_":
                 operand = arguments["source"]
@@ -290,7 +296,7 @@ class _Importer:
         return results[0] if results else None
 
     def _out(self, node: fx.Node, arguments: dict[str, Any]) -> Value | None:
-        names = [a.name for a in node.target._schema.arguments if a.is_out]
+        names = out_arguments(node.target)
         return arguments[names[0]] if len(names) == 1 else None
 
 

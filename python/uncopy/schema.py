@@ -4,6 +4,7 @@ The corrections come from running 509 CPU overloads under a dispatch mode and co
 and real aliasing.
 """
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,9 @@ __all__ = [
     "aliased_arguments",
     "base_name",
     "bind",
+    "changes_metadata",
     "is_trusted",
+    "out_arguments",
     "tensors_in",
     "written_arguments",
 ]
@@ -43,6 +46,7 @@ def is_trusted(op: OpOverload) -> bool:
     return op.namespace in _TRUSTED_NAMESPACES
 
 
+@functools.cache
 def base_name(op: OpOverload) -> str:
     """Name without namespace, overload, and the underscore of an in-place form: "add" of
     aten::add_.Tensor.
@@ -52,44 +56,64 @@ def base_name(op: OpOverload) -> str:
     return name[:-1] if is_in_place else name
 
 
+@functools.cache
+def _arguments(op: OpOverload) -> tuple[tuple[str, bool, Any], ...]:
+    """Name, whether by keyword only, and default of each argument."""
+    return tuple((a.name, a.kwarg_only, a.default_value) for a in op._schema.arguments)
+
+
 def bind(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Each argument by its name in the schema, in order, defaults filled in."""
     bound = {}
-    for index, argument in enumerate(op._schema.arguments):
-        if not argument.kwarg_only and index < len(args):
-            bound[argument.name] = args[index]
-        elif argument.name in kwargs:
-            bound[argument.name] = kwargs[argument.name]
+    count = len(args)
+    for index, (name, is_keyword, default) in enumerate(_arguments(op)):
+        if index < count and not is_keyword:
+            bound[name] = args[index]
         else:
-            bound[argument.name] = argument.default_value
+            bound[name] = kwargs.get(name, default)
     return bound
 
 
-def written_arguments(op: OpOverload) -> list[str]:
+@functools.cache
+def written_arguments(op: OpOverload) -> tuple[str, ...]:
     """Names of the arguments whose bytes the operator writes."""
     written = [
         a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write
     ]
-    return [*written, *_HIDDEN_WRITES.get(op._schema.name, ())]
+    return (*written, *_HIDDEN_WRITES.get(op._schema.name, ()))
 
 
-def aliased_arguments(op: OpOverload, result: int) -> list[str]:
+@functools.cache
+def out_arguments(op: OpOverload) -> tuple[str, ...]:
+    """Names of the arguments that are written and not read: out=."""
+    return tuple(a.name for a in op._schema.arguments if a.is_out)
+
+
+@functools.cache
+def aliased_arguments(op: OpOverload, result: int) -> tuple[str, ...]:
     """Names of the arguments whose storage result number `result` has, as far as the operator
     itself tells.
     """
     hidden = _HIDDEN_ALIASES.get(op._schema.name)
     if hidden is not None:
-        return [hidden]
+        return (hidden,)
     returns = op._schema.returns
     alias = returns[min(result, len(returns) - 1)].alias_info if returns else None
     if alias is None:
-        return []
+        return ()
     sets = set(alias.before_set) | set(alias.after_set)
-    return [
+    return tuple(
         a.name
         for a in op._schema.arguments
         if a.alias_info is not None and sets & (a.alias_info.before_set | a.alias_info.after_set)
-    ]
+    )
+
+
+@functools.cache
+def changes_metadata(op: OpOverload) -> bool:
+    """Whether the operator changes sizes, strides or storage of its first argument's object."""
+    is_unmarked = op._schema.name == "aten::shallow_copy_data_"
+    return is_unmarked or torch.Tag.inplace_view in op.tags
 
 
 def tensors_in(value: Any) -> Iterator[fx.Node]:

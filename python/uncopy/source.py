@@ -1,5 +1,6 @@
 """Where in the user's program a node of a graph comes from."""
 
+import functools
 import os
 import re
 from dataclasses import dataclass
@@ -9,7 +10,8 @@ import torch
 
 __all__ = ["SourceLine", "source_of"]
 
-# Frames that are not the user's: under the device mode of uncopy.npu, ours and PyTorch's are kept too.
+# Frames that are not the user's: under the device mode of uncopy.npu, ours and PyTorch's are
+# kept too.
 _NOT_USERS = tuple(str(Path(p).parent) + os.sep for p in (__file__, torch.__file__))
 
 # A frame of a node's stack trace: the file, the line, the function, and the code below it.
@@ -25,7 +27,7 @@ class SourceLine:
     function: str
     code: str
 
-    @property
+    @functools.cached_property
     def file(self) -> str:
         """The file's name without its folder, as plans print it."""
         return PurePath(self.path).name
@@ -36,7 +38,12 @@ class SourceLine:
 
 def source_of(node: torch.fx.Node) -> SourceLine | None:
     """The innermost user frame that made the node, None where the graph kept none."""
-    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    return _innermost(node.meta.get("stack_trace") or "")
+
+
+@functools.lru_cache(maxsize=1024)
+def _innermost(trace: str) -> SourceLine | None:
+    frames = _FRAME.findall(trace)
     users = [frame for frame in frames if not frame[0].startswith(_NOT_USERS)]
     if not users:
         return None

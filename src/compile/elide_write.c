@@ -70,6 +70,11 @@ static uncopy_status_t check_operands(attempt_t *attempt, const unit_op_t *op)
     for (size_t i = 0; HAS_W3 && i < op->num_writes && attempt->is_legal; i++) {
         TRY(check_other(attempt, op, op->writes[i], false));
     }
+    for (size_t i = 0; HAS_W3 && i < op->num_returns && attempt->is_legal; i++) {
+        if (!op->return_is_alias[i]) {
+            TRY(check_other(attempt, op, op->returns[i], false));
+        }
+    }
     return UNCOPY_OK;
 }
 

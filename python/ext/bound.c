@@ -1,8 +1,8 @@
 /* Bound: a function called directly, with the checks that Dynamo's guards would make.
  *
- * Checked here: the number of positional arguments, constants, and that no argument needs a gradient
- * while grad mode is on. Types are checked as arguments are read; dtypes, sizes and strides by the
- * library, before it does anything. Whatever fails goes to `miss`. */
+ * Checked here: the number of positional arguments, constants, and that no argument needs a
+ * gradient while grad mode is on. Types are checked as arguments are read; dtypes, sizes and
+ * strides by the library, before it does anything. Whatever fails goes to `miss`. */
 #include <string.h>
 
 #include "function.h"

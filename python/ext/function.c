@@ -1,8 +1,8 @@
 /* Function: arguments are read from tensor objects, the library runs, results become tensors.
  *
- * A call is: read each argument (those that the program writes first, so that a copy-on-write storage
- * is made its own before anyone notes an address), run, bump version counters, make results. On the
- * way there is no Python call where the borrowed interface serves. */
+ * A call is: read each argument (those that the program writes first, so that a copy-on-write
+ * storage is made its own before anyone notes an address), run, bump version counters, make
+ * results. On the way there is no Python call where the borrowed interface serves. */
 #include "function.h"
 
 #include <stdlib.h>
@@ -186,8 +186,8 @@ static bool a_plan_writes(uncopy_function_t *function, size_t number)
     return found;
 }
 
-/* After a run that failed midway its plan is not known: what any plan of the function writes counts as
- * written. */
+/* After a run that failed midway its plan is not known: what any plan of the function writes counts
+ * as written. */
 static void bump_after_failure(const host_call_t *call)
 {
     PyObject *type, *value, *traceback;
@@ -212,8 +212,9 @@ static bool is_layout_of(const uncopy_argument_t *argument, const tensor_layout_
                   (size_t)layout->rank * sizeof(*layout->strides)) == 0;
 }
 
-/* Sets requires_grad if it must be and is not; steals object. An inference tensor is left as PyTorch
- * made it: there a view does not take it over from its base, which the capture does not know. */
+/* Sets requires_grad if it must be and is not; steals object. An inference tensor is left as
+ * PyTorch made it: there a view does not take it over from its base, which the capture does not
+ * know. */
 static PyObject *with_requires_grad(PyObject *object, bool requires_grad)
 {
     if (object == NULL || !requires_grad) {
@@ -235,9 +236,9 @@ static PyObject *with_requires_grad(PyObject *object, bool requires_grad)
     return object;
 }
 
-/* A view of an argument with the autograd metadata that eager's result has: what is a view there goes
- * through the dispatcher; the whole argument as no view is what detach gives; all else shares nothing
- * but the storage. */
+/* A view of an argument with the autograd metadata that eager's result has: what is a view there
+ * goes through the dispatcher; the whole argument as no view is what detach gives; all else shares
+ * nothing but the storage. */
 static PyObject *view_of_argument(const host_call_t *call, const uncopy_bound_t *bound,
                                   const output_object_t *output)
 {
@@ -381,9 +382,9 @@ static uncopy_status_t run_with_gil_given(function_object_t *self, const argumen
     return status;
 }
 
-/* A program records no gradients: what needs them was captured otherwise. With grad mode on, PyTorch
- * would refuse out= and writes into operands that require grad, and would hang its graph on wrappers
- * that live on. Results are made in the caller's mode again. */
+/* A program records no gradients: what needs them was captured otherwise. With grad mode on,
+ * PyTorch would refuse out= and writes into operands that require grad, and would hang its graph on
+ * wrappers that live on. Results are made in the caller's mode again. */
 static uncopy_status_t run_without_grad(function_object_t *self, const arguments_t *arguments,
                                         size_t count, host_call_t *call, uncopy_run_t *out_run)
 {

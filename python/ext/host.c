@@ -219,8 +219,8 @@ void *host_operand_handle(host_call_t *call, uncopy_frame_t *frame, const uncopy
     return tensor_handle(found.place);
 }
 
-/* Whether a frame's wrapper was made in inference mode and is used outside it, where PyTorch refuses to
- * write it. */
+/* Whether a frame's wrapper was made in inference mode and is used outside it, where PyTorch
+ * refuses to write it. */
 static bool wrapper_is_stale(const uncopy_bound_t *bound, tensor_t *place)
 {
     if (bound->kind != UNCOPY_BASE_ARENA && bound->kind != UNCOPY_BASE_CONSTANT) {

@@ -1,8 +1,8 @@
 /* The entries that libuncopy calls during a run: memory from PyTorch, operations on its kernels,
  * collectives on its process groups.
  *
- * A host_call_t lives on the stack of the thread that runs a function, from before the run until its
- * results are made. Invariants:
+ * A host_call_t lives on the stack of the thread that runs a function, from before the run until
+ * its results are made. Invariants:
  *   h1  While `thread` is set the GIL is given up, and only handles may be touched; an entry that
  *       needs Python takes the GIL back and gives it up again before it returns.
  *   h2  An operand that is the caller's whole argument is the caller's own object. A view of an

@@ -215,7 +215,8 @@ static PyObject *resolve_bits(PyObject *object)
     return resolved;
 }
 
-/* Reads a result, resolving what a plan cannot hold; *object is replaced by a new reference then. */
+/* Reads a result, resolving what a plan cannot hold; *object is replaced by a new reference
+ * then. */
 static int read_result(PyObject **object, size_t number, uncopy_argument_t *out, int64_t *dims)
 {
     if (tensor_read(*object, "result", number, true, out, dims) == 0) {

@@ -106,7 +106,8 @@ PyObject *plan_object_create(const uncopy_plan_t *plan, uncopy_function_t *funct
 /* Text of the library as a str; gives it back. */
 PyObject *text_take(char *text);
 
-/* Fills, from an exact sequence of integers, an array that PyMem_Free ends; NULL with an exception. */
+/* Fills, from an exact sequence of integers, an array that PyMem_Free ends; NULL with an
+ * exception. */
 int64_t *integers_from_sequence(PyObject *sequence, const char *what, Py_ssize_t *out_count);
 
 #endif

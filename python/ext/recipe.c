@@ -1,8 +1,9 @@
-/* Slot, Recipe and Output: what Python says of how the host runs an operation and how results leave.
+/* Slot, Recipe and Output: what Python says of how the host runs an operation and how results
+ * leave.
  *
  * A recipe is taken apart when it is made: its arguments become one array in calling order, each a
- * value, an operand's number, or a container that holds slots somewhere. Running it is then one pass
- * over that array. */
+ * value, an operand's number, or a container that holds slots somewhere. Running it is then one
+ * pass over that array. */
 #include "object.h"
 
 #include <string.h>

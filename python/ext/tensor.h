@@ -32,8 +32,8 @@ typedef int64_t tensor_dims_t[2 * UNCOPY_MAX_RANK];
 
 /* Reads what a tensor object is. what and number name it in errors ("argument", 3). is_written: its
  * bytes will be written, so a copy-on-write storage is made its own. dims is used on the slow route
- * only (NULL is allowed while torch_abi.has.handle). Returns -1 with an exception for anything but a
- * plain strided CPU tensor. */
+ * only (NULL is allowed while torch_abi.has.handle). Returns -1 with an exception for anything but
+ * a plain strided CPU tensor. */
 int tensor_read(PyObject *object, const char *what, size_t number, bool is_written,
                 uncopy_argument_t *out, int64_t *dims);
 

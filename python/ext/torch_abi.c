@@ -2,8 +2,9 @@
  *
  * A probe compares what the borrowed route says of real tensors with what PyTorch's public Python
  * calls say. Offsets inside a TensorImpl are searched, not assumed: the key set is the word that
- * equals torch._C._dispatch_keys(t).raw_repr() for tensors of several kinds; the autograd metadata is
- * the one word that turns from 0 to a pointer when requires_grad is set. Cost: about 1 ms, once. */
+ * equals torch._C._dispatch_keys(t).raw_repr() for tensors of several kinds; the autograd metadata
+ * is the one word that turns from 0 to a pointer when requires_grad is set. Cost: about 1 ms,
+ * once. */
 #include "torch_abi.h"
 
 #include <dlfcn.h>
@@ -11,8 +12,8 @@
 
 torch_abi_t torch_abi;
 
-/* Bytes of a TensorImpl that are searched: its size in torch 2.13 and 2.14. A later one that is smaller
- * ends with the key set all the same, where the search stops. */
+/* Bytes of a TensorImpl that are searched: its size in torch 2.13 and 2.14. A later one that is
+ * smaller ends with the key set all the same, where the search stops. */
 enum { IMPL_SEARCHED_BYTES = 176 };
 
 static const int32_t scalar_types[CORE_NUM_DTYPES] = {

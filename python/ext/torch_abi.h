@@ -1,6 +1,6 @@
-/* What is borrowed of PyTorch's binary interface: symbols of its C ABI, three exported C++ functions,
- * and three layouts. Each is probed once on real tensors before it is used; where a probe fails, its
- * flag stays false and the callers take public Python routes.
+/* What is borrowed of PyTorch's binary interface: symbols of its C ABI, three exported C++
+ * functions, and three layouts. Each is probed once on real tensors before it is used; where a
+ * probe fails, its flag stays false and the callers take public Python routes.
  *
  * A handle is a pointer to an at::Tensor, which is one pointer to a TensorImpl. The handle of a
  * Python tensor lies in the object itself, right after the object's head.
@@ -84,8 +84,8 @@ extern torch_abi_t torch_abi;
 /* Device type and layout numbers of PyTorch: CPU and strided are 0; index -1 is "the only one". */
 enum { TORCH_CPU = 0, TORCH_CPU_INDEX = -1, TORCH_STRIDED = 0 };
 
-/* Finds symbols in the loaded library at path and probes. forced_off: a set of names; "all" stands for
- * every one. Returns a new dict name -> bool. */
+/* Finds symbols in the loaded library at path and probes. forced_off: a set of names; "all" stands
+ * for every one. Returns a new dict name -> bool. */
 PyObject *torch_abi_initialize(const char *path, PyObject *forced_off);
 
 static inline void *torch_abi_handle(PyObject *tensor)

@@ -58,7 +58,12 @@ class Program:
         self, name: str | None, dtype: int, sizes: Sequence[int], strides: Sequence[int]
     ) -> int: ...
     def add_storage(
-        self, name: str | None, fresh: bool, dtype: int, sizes: Sequence[int], strides: Sequence[int]
+        self,
+        name: str | None,
+        fresh: bool,
+        dtype: int,
+        sizes: Sequence[int],
+        strides: Sequence[int],
     ) -> int: ...
     def add_view(
         self,

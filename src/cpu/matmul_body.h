@@ -1,4 +1,4 @@
-/* Matmul's inner loop, for one table; included by table_body.h.
+/* Matmul's inner loop, for one table; included by table_body.inc.
  *
  * total[i][j] += sum over k below depth of a[i][k] * b[k][j], for 1, 2, 4 or 8 rows i and columns j
  * (a multiple of MATMUL_COLUMN_STEP). The sum is taken from zero in the order of k, fused where the

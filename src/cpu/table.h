@@ -1,6 +1,6 @@
 /* Inner loops, compiled once for each instruction set, and the choice among them.
  *
- * A table is immutable and complete: every table has the same entries filled. table_body.h is the
+ * A table is immutable and complete: every table has the same entries filled. table_body.inc is the
  * one source of all of them; table_portable.c, table_avx2.c and table_avx512.c compile it with
  * different targets. Pointwise loops, loads and stores give the same bits in every table; matmul
  * does not, for the portable one rounds products.

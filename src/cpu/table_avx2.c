@@ -18,7 +18,7 @@
 #define TABLE_TEXT "avx2"
 #define TABLE_VECTOR_BYTES 32
 #define TABLE_HAS_FMA 1
-#include "cpu/table_body.h"
+#include "cpu/table_body.inc"
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -19,7 +19,7 @@
 #define TABLE_TEXT "avx512"
 #define TABLE_VECTOR_BYTES 64
 #define TABLE_HAS_FMA 1
-#include "cpu/table_body.h"
+#include "cpu/table_body.inc"
 
 #if defined(__clang__)
 #pragma clang attribute pop

@@ -3,4 +3,4 @@
 #define TABLE_TEXT "portable"
 #define TABLE_VECTOR_BYTES 16
 #define TABLE_HAS_FMA 0
-#include "cpu/table_body.h"
+#include "cpu/table_body.inc"

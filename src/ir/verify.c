@@ -7,8 +7,8 @@
  *   v2  a view has 0 to 12 dims and a dtype; its numbers are not below zero and its bytes countable
  *   v3  an operation has the operands that its row says: reads, results, and returns for externs
  *       alone
- *   v4  a fill reads a number; other rows that are not pointwise, and the condition of a where, read
- *       views
+ *   v4  a fill reads a number; other rows that are not pointwise, and the condition of a where,
+ *       read views
  *   v5  dtypes are what the row's rule takes; a number with a fraction stands beside floats alone
  *   v6  operands of pointwise operations and moves have exactly the result's sizes; a broadcast is
  *       spelled by a view of stride 0

@@ -90,7 +90,8 @@ static uncopy_status_t check_dtypes(const verifier_t *verifier, const ir_operati
     return UNCOPY_OK;
 }
 
-/* v5 for numbers: the dtype beside which a number stands is that of the views, else the result's. */
+/* v5 for numbers: the dtype beside which a number stands is that of the views, else the
+ * result's. */
 static uncopy_status_t check_fractions(const verifier_t *verifier, const ir_operation_t *operation)
 {
     if (op_row(operation->opcode)->class_ != OP_CLASS_POINTWISE) {

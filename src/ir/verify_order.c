@@ -5,8 +5,8 @@
  *   v15 every collective is fenced
  *   v16 from a collective's start to its fence no operation touches a byte of its destination or
  *       writes one of its source, by views of the same storage. The source of all_reduce and
- *       broadcast is taken at the start, and free. Other arguments over the same bytes are not known
- *       here.
+ *       broadcast is taken at the start, and free. Other arguments over the same bytes are not
+ *       known here.
  *   v17 a returned view is of an operand's storage, or makes a scratch or fresh storage that no
  *       operation has touched before: first by the storage's first view
  *

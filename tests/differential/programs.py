@@ -4,8 +4,8 @@
 
 Each program has arguments whose bytes meet in several ways, one after the other (`--- replan`),
 copies in most places where a program may have them, operations in place, views, externs of every
-kind, collectives and order marks. The runner compares the caller's memory and the results bit by bit. A
-program that differs is shrunk by leaving lines out as long as it still differs, then printed.
+kind, collectives and order marks. The runner compares the caller's memory and the results bit by
+bit. A program that differs is shrunk by leaving lines out as long as it still differs, and printed.
 """
 
 from __future__ import annotations

@@ -113,7 +113,9 @@ def test_a_fresh_result_is_eagers():
     (z,) = add_function(X, y)(X, y)
     assert torch.equal(z, X + y)
     assert z.untyped_storage().nbytes() == 48
-    assert type(z) is torch.Tensor and z._version == 0 and not z._is_view()
+    assert type(z) is torch.Tensor
+    assert z._version == 0
+    assert not z._is_view()
 
 
 def test_an_argument_returned_is_the_callers_object():
@@ -141,10 +143,12 @@ def test_a_view_of_an_argument_has_eagers_metadata(requires_grad, row):
     with torch.no_grad():
         (got,) = f(p)
         wanted = p[row]
-    assert got.data_ptr() == wanted.data_ptr() and got.stride() == wanted.stride()
+    assert got.data_ptr() == wanted.data_ptr()
+    assert got.stride() == wanted.stride()
     assert got.untyped_storage()._cdata == p.untyped_storage()._cdata
     assert got.requires_grad == wanted.requires_grad
-    assert got._is_view() and got._base is p
+    assert got._is_view()
+    assert got._base is p
     with torch.no_grad():
         got.add_(1)
     assert p._version == 1
@@ -155,7 +159,9 @@ def test_a_view_of_a_detached_parameter_requires_no_grad():
     b = Build(p)
     v = b.view(b.args[0], X[1], 16)
     (got,) = b.function((v, {"is_view": True}))(p)
-    assert got._is_view() and not got.requires_grad and got.data_ptr() == p.data_ptr() + 16
+    assert got._is_view()
+    assert not got.requires_grad
+    assert got.data_ptr() == p.data_ptr() + 16
 
 
 def test_a_detached_argument_is_no_view_and_shares_the_version():
@@ -165,7 +171,8 @@ def test_a_detached_argument_is_no_view_and_shares_the_version():
     f = b.function((v, {}), (b.args[0], {}))
     got = f(p)[0]
     if got is not p:  # the whole argument is the caller's object
-        assert not got.requires_grad and got.data_ptr() == p.data_ptr()
+        assert not got.requires_grad
+        assert got.data_ptr() == p.data_ptr()
 
 
 def test_a_view_of_another_dtype_shares_the_storage():
@@ -175,8 +182,10 @@ def test_a_view_of_another_dtype_shares_the_storage():
     v = b.view(b.args[0], real)
     f = b.function((v, {"is_view": True}))
     (got,) = f(x)
-    assert got.shape == (4, 2) and got.dtype == torch.float32
-    assert got.untyped_storage()._cdata == x.untyped_storage()._cdata and got._is_view()
+    assert got.shape == (4, 2)
+    assert got.dtype == torch.float32
+    assert got.untyped_storage()._cdata == x.untyped_storage()._cdata
+    assert got._is_view()
 
 
 def test_a_view_counted_from_the_storage_starts_there():
@@ -185,7 +194,8 @@ def test_a_view_counted_from_the_storage_starts_there():
     b = Build(x)
     v = b.view(b.args[0], flat, 0, True)
     (got,) = b.function((v, {"is_view": True}))(x)
-    assert got.data_ptr() == flat.data_ptr() and got.shape == (24,)
+    assert got.data_ptr() == flat.data_ptr()
+    assert got.shape == (24,)
 
 
 @pytest.mark.parametrize("is_view", [False, True])
@@ -196,7 +206,8 @@ def test_a_view_of_a_fresh_result_shares_its_storage(is_view):
     b.op("add", b.args, [z])
     f = b.function(z, (v, {"is_view": is_view}))
     whole, row = f(X, X)
-    assert row.data_ptr() == whole.data_ptr() + 16 and row._is_view() == is_view
+    assert row.data_ptr() == whole.data_ptr() + 16
+    assert row._is_view() == is_view
     assert row.untyped_storage()._cdata == whole.untyped_storage()._cdata
     assert torch.equal(row, X[1] * 2)
 
@@ -236,7 +247,8 @@ def test_every_dtype_comes_and_goes(dtype):
     v = b.view(b.args[0], x[2:], 2 * x.itemsize)
     b.extern(lambda t: t.clone(), (S(0),), [b.args[0]], returns=[r])
     got, part = b.function(r, v)(x)
-    assert got.dtype == dtype and part.dtype == dtype
+    assert got.dtype == dtype
+    assert part.dtype == dtype
     assert part.data_ptr() == x.data_ptr() + 2 * x.itemsize
 
 
@@ -260,7 +272,9 @@ def test_an_extern_gets_the_callers_own_objects():
     b.extern(call, (S(0), [S(1), 5]), [b.args[0], b.args[1]], returns=[r], kwargs={"other": S(1)})
     x, y = X.clone(), X.clone()
     (z,) = b.function(r)(x, y)
-    assert seen[0][0] is x and seen[0][1] is y and seen[0][2] is y
+    assert seen[0][0] is x
+    assert seen[0][1] is y
+    assert seen[0][2] is y
     assert torch.equal(z, x + y)
 
 
@@ -273,7 +287,8 @@ def test_a_view_given_to_an_extern_shares_the_callers_storage():
     x = X.clone()
     (z,) = b.function(r)(x)
     assert seen[0].untyped_storage()._cdata == x.untyped_storage()._cdata
-    assert seen[0].data_ptr() == x.data_ptr() + 16 and torch.equal(z, x[1] * 2)
+    assert seen[0].data_ptr() == x.data_ptr() + 16
+    assert torch.equal(z, x[1] * 2)
 
 
 def test_arena_operands_are_wrapped_once_for_all_calls():
@@ -286,7 +301,8 @@ def test_arena_operands_are_wrapped_once_for_all_calls():
     f = b.function(r)
     for _ in range(3):
         assert torch.equal(f(X)[0], (X + 1) * 2)
-    assert len({s[1] for s in seen}) == 1 and len({s[0] for s in seen}) == 1
+    assert len({s[1] for s in seen}) == 1
+    assert len({s[0] for s in seen}) == 1
 
 
 def test_arena_memory_made_in_inference_mode_serves_outside_it():
@@ -313,7 +329,8 @@ def test_one_of_several_results_is_taken_by_its_index():
         results=(2, 1),
     )
     got, index = b.function(values, places)(X)
-    assert torch.equal(got, X) and index.dtype == torch.int64
+    assert torch.equal(got, X)
+    assert index.dtype == torch.int64
 
 
 def test_a_result_in_another_layout_is_copied_and_counted():
@@ -323,8 +340,10 @@ def test_a_result_in_another_layout_is_copied_and_counted():
     f = b.function(r)
     before = f.counts()["copies"]
     (z,) = f(X)
-    assert z.stride() == (4, 1) and torch.equal(z, X)
-    assert f.counts()["copies"] == before + 1 and f.counts()["layout_bytes"] == 48
+    assert z.stride() == (4, 1)
+    assert torch.equal(z, X)
+    assert f.counts()["copies"] == before + 1
+    assert f.counts()["layout_bytes"] == 48
 
 
 def test_a_conjugate_result_is_resolved():
@@ -333,7 +352,8 @@ def test_a_conjugate_result_is_resolved():
     r = b.storage(x)
     b.extern(lambda t: t.conj(), (S(0),), [b.args[0]], returns=[r])
     (z,) = b.function(r)(x)
-    assert not z.is_conj() and torch.equal(z, x.conj().resolve_conj())
+    assert not z.is_conj()
+    assert torch.equal(z, x.conj().resolve_conj())
 
 
 @pytest.mark.parametrize(
@@ -431,7 +451,9 @@ def test_rows_run_on_either_kernels(kernels):
     wanted = X * 4
     row_wanted = wanted[1].clone()
     wanted[1] = 0.5
-    assert torch.equal(z, wanted) and same is x and torch.equal(x[1], row_wanted)
+    assert torch.equal(z, wanted)
+    assert same is x
+    assert torch.equal(x[1], row_wanted)
     assert x._version == 1
 
 
@@ -452,7 +474,8 @@ def test_operations_of_the_host_record_no_gradient():
     f = b.function(r, kernels="extern")
     for _ in range(2):
         assert torch.equal(f(w)[0], X * 2 > 2)
-    assert torch.is_grad_enabled() and modes == [False, False]
+    assert torch.is_grad_enabled()
+    assert modes == [False, False]
 
 
 def test_other_threads_run_during_a_long_run():
@@ -480,7 +503,8 @@ def test_other_threads_run_during_a_long_run():
     running = False
     stop.set()
     thread.join()
-    assert z[0] == 21 and sum(ticks) > 0
+    assert z[0] == 21
+    assert sum(ticks) > 0
 
 
 # ---- collectives
@@ -513,8 +537,11 @@ def test_a_collective_gets_the_callers_tensors_and_is_waited_for():
     log = []
     f, destination, source = gather_function(lambda d, s: log.append((d, s)) or Work(log))
     assert f(destination, source)[0] is destination
-    assert log[0][0] is destination and log[0][1] is source and log[1:] == ["wait"]
-    assert destination._version > 0 and source._version == 0
+    assert log[0][0] is destination
+    assert log[0][1] is source
+    assert log[1:] == ["wait"]
+    assert destination._version > 0
+    assert source._version == 0
 
 
 def test_a_failing_wait_is_the_callers_exception():
@@ -544,7 +571,8 @@ def test_a_written_argument_gets_a_new_version():
     f = b.function(b.args[0])
     x, y = X.clone(), X.clone()
     f(x, y)
-    assert x._version == 1 and y._version == 0
+    assert x._version == 1
+    assert y._version == 0
 
 
 def test_a_written_inference_tensor_needs_no_version():
@@ -565,7 +593,8 @@ def test_an_extern_that_writes_a_view_bumps_the_argument():
     f = b.function(b.args[0])
     x = X.clone()
     f(x)
-    assert x._version == 1 and x[1].abs().sum() == 0
+    assert x._version == 1
+    assert x[1].abs().sum() == 0
 
 
 @pytest.mark.parametrize("kernels", ["native", "extern"])
@@ -582,7 +611,8 @@ def test_versions_are_bumped_when_a_run_fails_midway(kernels):
     x, y = X.clone(), X.clone()
     with pytest.raises(ValueError, match="late"):
         f(x, y)
-    assert x._version == 1 and y._version == 0
+    assert x._version == 1
+    assert y._version == 0
 
 
 def test_a_copy_on_write_argument_is_made_its_own_before_it_is_written():
@@ -592,7 +622,8 @@ def test_a_copy_on_write_argument_is_made_its_own_before_it_is_written():
     origin = X.clone()
     x = origin._lazy_clone()
     f(x, X)
-    assert torch.equal(origin, X) and torch.equal(x, X + X)
+    assert torch.equal(origin, X)
+    assert torch.equal(x, X + X)
 
 
 def test_a_copy_on_write_argument_is_not_copied_when_it_is_only_read(probes):
@@ -732,13 +763,17 @@ def test_a_plan_outlives_its_function():
     plan = f.plan(X, X)
     assert f.counts()["calls"] == 0
     f(X, X)
-    assert len(f.plans()) == 1 and f.counts()["calls"] == 1 and f.counts()["plans"] == 1
+    assert len(f.plans()) == 1
+    assert f.counts()["calls"] == 1
+    assert f.counts()["plans"] == 1
     f.reset_counts()
     assert f.counts()["calls"] == 0
     gone = weakref.ref(f)
     del f
     assert gone() is None
-    assert plan.text() and plan.counts()["instructions"] >= 1 and plan.copies() == []
+    assert plan.text()
+    assert plan.counts()["instructions"] >= 1
+    assert plan.copies() == []
     assert weakref.ref(plan)() is plan
 
 
@@ -791,7 +826,8 @@ def test_bound_runs_and_lays_out_results():
         lambda *a, **k: missed.append((a, k)) or "missed",
     )  # fmt: skip
     got = bound("mode", X)
-    assert torch.equal(got["a"], X * 2 + 1) and got["b"][0] is got["b"][1][0]
+    assert torch.equal(got["a"], X * 2 + 1)
+    assert got["b"][0] is got["b"][1][0]
     assert bound("other", X) == "missed"
     assert bound("mode", X, 1) == "missed"
     assert bound("mode", x=X) == "missed"
@@ -802,7 +838,9 @@ def test_bound_runs_and_lays_out_results():
     assert bound("mode", wants) == "missed"
     with torch.no_grad():
         assert torch.equal(bound("mode", wants)["a"], X + 1)
-    assert bound.calls == 9 and bound.misses == 7 and len(missed) == 7
+    assert bound.calls == 9
+    assert bound.misses == 7
+    assert len(missed) == 7
     held.add_(1)
     assert torch.equal(bound("mode", X)["b"][0], X * 2 + 1)
 

@@ -374,13 +374,14 @@ int tensor_empty(const tensor_layout_t *layout, tensor_t *out)
     return 0;
 }
 
-/* A view of another dtype: through a view at the storage's start, which alloc_from_pool wants. */
-static bool view_as_dtype(void *base, int64_t offset_bytes, const tensor_layout_t *layout,
-                          void **out_handle)
+/* A view of another dtype: through a view at the storage's start, which alloc_from_pool wants.
+ * base_offset: that of base in its storage, in its elements. */
+static bool view_as_dtype(void *base, int64_t base_offset, int64_t offset_bytes,
+                          const tensor_layout_t *layout, void **out_handle)
 {
     static const int64_t none[1] = {0}, one[1] = {1};
     void *start = NULL;
-    if (torch_abi.reinterpret(base, 1, none, one, 0, &start) != 0) {
+    if (torch_abi.reinterpret(base, 1, none, one, -base_offset, &start) != 0) {
         return false;
     }
     bool is_made =
@@ -396,15 +397,17 @@ bool tensor_view_quietly(const tensor_t *base, int64_t offset_bytes, const tenso
     void *base_handle = tensor_handle(base), *handle = NULL;
     int32_t code = -1;
     int64_t item_bytes = (int64_t)uncopy_dtype_size(layout->dtype);
+    int64_t base_offset = 0;
     if (!torch_abi.has.view || base_handle == NULL || item_bytes == 0 ||
-        offset_bytes % item_bytes != 0 || torch_abi.get_dtype(base_handle, &code) != 0) {
+        offset_bytes % item_bytes != 0 || torch_abi.get_dtype(base_handle, &code) != 0 ||
+        torch_abi.get_storage_offset(base_handle, &base_offset) != 0) {
         return false;
     }
     bool is_made =
         code == torch_abi.codes[layout->dtype]
             ? torch_abi.reinterpret(base_handle, layout->rank, layout->sizes, layout->strides,
-                                    offset_bytes / item_bytes, &handle) == 0
-            : view_as_dtype(base_handle, offset_bytes, layout, &handle);
+                                    offset_bytes / item_bytes - base_offset, &handle) == 0
+            : view_as_dtype(base_handle, base_offset, offset_bytes, layout, &handle);
     if (!is_made) {
         return false;
     }

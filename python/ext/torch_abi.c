@@ -387,24 +387,31 @@ static bool probe_empty_strided(void)
            new_tensor_agrees(handle, 0, UNCOPY_DTYPE_F32, 76);
 }
 
+/* reinterpret counts an offset from its base's own, alloc_from_pool from the storage's start. */
+static bool view_agrees(void *base, void *shifted)
+{
+    void *handle = NULL;
+    bool agrees = torch_abi.reinterpret(shifted, 2, probe_sizes, probe_strides, -2, &handle) == 0 &&
+                  new_tensor_agrees(handle, 0, UNCOPY_DTYPE_F64, 152);
+    return agrees &&
+           torch_abi.alloc_from_pool(base, 8, scalar_types[UNCOPY_DTYPE_F32], 2, probe_sizes,
+                                     probe_strides, &handle) == 0 &&
+           new_tensor_agrees(handle, 2, UNCOPY_DTYPE_F32, 152);
+}
+
 static bool probe_view(void)
 {
     if (!torch_abi.has.wrap || torch_abi.reinterpret == NULL || torch_abi.alloc_from_pool == NULL) {
         return false;
     }
     PyObject *tensor = make_tensor(core.dtypes[UNCOPY_DTYPE_F64]);
-    if (tensor == NULL) {
-        return false;
-    }
-    void *base = torch_abi_handle(tensor), *handle = NULL;
-    static const int64_t sizes[2] = {3, 5};
-    bool agrees = torch_abi.reinterpret(base, 2, sizes, probe_strides, 0, &handle) == 0 &&
-                  new_tensor_agrees(handle, 0, UNCOPY_DTYPE_F64, 152);
-    agrees = agrees &&
-             torch_abi.alloc_from_pool(base, 8, scalar_types[UNCOPY_DTYPE_F32], 2, sizes,
-                                       probe_strides, &handle) == 0 &&
-             new_tensor_agrees(handle, 2, UNCOPY_DTYPE_F32, 152);
-    Py_DECREF(tensor);
+    PyObject *shifted =
+        tensor != NULL ? PyObject_CallFunction(core.helper.as_strided, "O(i)(i)i", tensor, 3, 1, 2)
+                       : NULL;
+    bool agrees =
+        shifted != NULL && view_agrees(torch_abi_handle(tensor), torch_abi_handle(shifted));
+    Py_XDECREF(shifted);
+    Py_XDECREF(tensor);
     return agrees;
 }
 

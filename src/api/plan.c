@@ -1,4 +1,6 @@
 /* Plans as objects: planning, binding kernels, keeping frames, answering questions. */
+#include <stdio.h>
+
 #include "api/objects.h"
 #include "base/status.h"
 #include "compile/compile.h"
@@ -49,6 +51,25 @@ static uncopy_status_t fill_object(uncopy_plan_t *object, const uncopy_program_t
     return bind_kernels(object);
 }
 
+/* One line for each plan made, a warning for each copy that stays in it. */
+static void log_plan(const uncopy_context_t *context, const plan_t *plan)
+{
+    enum { LINE_BYTES = 512 };
+    char line[LINE_BYTES];
+    const uncopy_plan_counts_t *counts = &plan->counts;
+    (void)snprintf(line, sizeof(line), "%s: planned %lld instructions, %lld copies, %lld externs",
+                   plan->name, (long long)counts->instructions, (long long)counts->copies,
+                   (long long)counts->externs);
+    context->log.write(context->log.self, UNCOPY_LOG_INFO, line);
+    for (size_t i = 0; i < plan->num_copies; i++) {
+        const uncopy_copy_t *copy = &plan->copies[i];
+        (void)snprintf(line, sizeof(line), "%s: a copy of %lld bytes stays (%s:%d), %s: %s",
+                       plan->name, (long long)copy->bytes, copy->file == NULL ? "?" : copy->file,
+                       copy->line, copy->reason, copy->words);
+        context->log.write(context->log.self, UNCOPY_LOG_WARNING, line);
+    }
+}
+
 uncopy_status_t plan_object_create(uncopy_program_t *program, const uncopy_options_t *options,
                                    const uncopy_host_t *host, const uncopy_argument_t *arguments,
                                    size_t num_arguments, uncopy_plan_t **out_plan)
@@ -70,6 +91,7 @@ uncopy_status_t plan_object_create(uncopy_program_t *program, const uncopy_optio
         return status;
     }
     atomic_store(&program->is_frozen, true);
+    log_plan(context, &object->plan);
     *out_plan = object;
     return UNCOPY_OK;
 }

@@ -291,6 +291,36 @@ def test_a_view_given_to_an_extern_shares_the_callers_storage():
     assert torch.equal(z, x[1] * 2)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.int16])
+def test_a_view_of_an_argument_inside_its_storage_is_where_it_must_be(dtype):
+    seen = []
+    flat = torch.arange(24.0)
+    x = flat[4:16].reshape(3, 4)
+    part = x[1].view(dtype)
+    b = Build(x)
+    row = b.view(b.args[0], part, 16)
+    r = b.storage(part)
+    b.extern(lambda t: seen.append(t) or t.clone(), (S(0),), [row], returns=[r])
+    z, same = b.function(r, (row, {}))(x)
+    for t in (seen[0], same):
+        assert t.data_ptr() == x.data_ptr() + 16 and t.storage_offset() == part.storage_offset()
+        assert t.untyped_storage()._cdata == flat.untyped_storage()._cdata
+    assert torch.equal(z, part)
+
+
+def test_a_view_of_a_result_inside_its_storage_is_where_it_must_be():
+    big = torch.arange(24.0)
+    b = Build(X)
+    r = b.storage(X)
+    row = b.view(r, X[2], 32)
+    s = b.storage(X[2])
+    b.extern(lambda t: big[4:16].reshape(3, 4), (S(0),), [b.args[0]], returns=[r])
+    b.extern(lambda t: t + 1, (S(0),), [row], returns=[s])
+    z, whole, part = b.function(s, r, (row, {"is_view": True}))(X)
+    assert torch.equal(z, big[12:16] + 1) and whole.data_ptr() == big.data_ptr() + 16
+    assert part.data_ptr() == big.data_ptr() + 48
+
+
 def test_arena_operands_are_wrapped_once_for_all_calls():
     seen = []
     b = Build(X)

@@ -1,0 +1,158 @@
+/* The public face: wrong calls are answered in words, logs arrive, plans are bounded. */
+#include "check.h"
+#include "uncopy/uncopy.h"
+
+#include <string.h>
+
+static const char forwarded[] = "program f\n"
+                                "argument a f32[8]\n"
+                                "argument v f32[8]\n"
+                                "scratch t f32[8]\n"
+                                "add a, 1 -> t @ f.py:1\n"
+                                "copy t -> v @ f.py:2\n"
+                                "output v\n";
+static const char kept[] = "program k\n"
+                           "argument v f32[4,4]\n"
+                           "argument w f32[4,4]\n"
+                           "scratch t f32[4,4]\n"
+                           "matmul v, w -> t @ k.py:1\n"
+                           "copy t -> v @ k.py:2\n";
+
+typedef struct lines {
+    int infos, warnings;
+    char last[512];
+} lines_t;
+
+static void write_line(void *self, uncopy_log_level_t level, const char *line)
+{
+    lines_t *lines = self;
+    lines->infos += level == UNCOPY_LOG_INFO;
+    lines->warnings += level == UNCOPY_LOG_WARNING;
+    (void)strncpy(lines->last, line, sizeof(lines->last) - 1);
+}
+
+static uncopy_argument_t vector(float *data, const int64_t *size)
+{
+    uncopy_argument_t argument = {data, NULL, -1, UNCOPY_DTYPE_F32, 1, size, NULL};
+    return argument;
+}
+
+static void a_copy_that_stays_is_logged(void)
+{
+    lines_t lines = {0, 0, ""};
+    uncopy_log_t log = {&lines, write_line};
+    uncopy_context_t *context = NULL;
+    uncopy_program_t *program = NULL;
+    uncopy_plan_t *plan = NULL;
+    CHECK(uncopy_context_create(NULL, &log, &context) == UNCOPY_OK);
+    CHECK(uncopy_program_parse(context, kept, strlen(kept), &program) == UNCOPY_OK);
+    CHECK(uncopy_plan_create(program, NULL, NULL, 0, &plan) == UNCOPY_OK);
+    CHECK_EQUAL_I64(lines.infos, 1);
+    CHECK_EQUAL_I64(lines.warnings, 1);
+    CHECK(strstr(lines.last, "operand-overlap") != NULL);
+    CHECK(strstr(lines.last, "k.py:2") != NULL);
+    uncopy_plan_release(plan);
+    uncopy_program_release(program);
+    uncopy_context_release(context);
+}
+
+static void wrong_calls_are_answered_in_words(uncopy_context_t *context)
+{
+    uncopy_context_t *other = NULL;
+    uncopy_program_t *program = NULL;
+    uncopy_function_t *function = NULL;
+    uncopy_log_t no_write = {NULL, NULL};
+    CHECK(uncopy_context_create(NULL, &no_write, &other) == UNCOPY_ERROR_ARGUMENT);
+    CHECK(uncopy_program_parse(context, "nonsense", 8, &program) == UNCOPY_ERROR_PARSE);
+    CHECK(strstr(uncopy_last_message(), "1") != NULL); /* the line */
+    CHECK(uncopy_program_parse(context, NULL, 0, &program) == UNCOPY_ERROR_ARGUMENT);
+    CHECK(program == NULL);
+    CHECK(uncopy_program_parse(context, forwarded, strlen(forwarded), &program) == UNCOPY_OK);
+    CHECK(uncopy_function_create(program, NULL, NULL, &function) == UNCOPY_OK);
+    CHECK(uncopy_program_add_output(program, 0) == UNCOPY_ERROR_ARGUMENT); /* frozen */
+    CHECK(uncopy_function_run(function, NULL, 2, NULL, NULL, NULL) == UNCOPY_ERROR_ARGUMENT);
+    static const int64_t eight = 8, seven = 7;
+    float a[8] = {0}, v[8] = {0};
+    uncopy_argument_t arguments[2] = {vector(a, &eight), vector(v, &seven)};
+    CHECK(uncopy_function_run(function, arguments, 2, NULL, NULL, NULL) == UNCOPY_ERROR_ARGUMENT);
+    CHECK(strstr(uncopy_last_message(), "7") != NULL);
+    CHECK(uncopy_function_run(function, arguments, 1, NULL, NULL, NULL) == UNCOPY_ERROR_ARGUMENT);
+    arguments[1] = vector(v, &eight);
+    arguments[1].storage_bytes = 12;
+    CHECK(uncopy_function_run(function, arguments, 2, NULL, NULL, NULL) == UNCOPY_ERROR_RANGE);
+    CHECK(v[0] == 0);
+    for (int code = 0; code <= UNCOPY_ERROR_GROUP; code++) {
+        CHECK(strlen(uncopy_status_name((uncopy_status_t)code)) > 0);
+        CHECK(strlen(uncopy_status_advice((uncopy_status_t)code)) > 0);
+    }
+    uncopy_function_release(function);
+    uncopy_program_release(program);
+}
+
+/* v slides over a: each distance is a fact of its own, and the number of plans stays bounded. */
+static void plans_are_bounded(uncopy_context_t *context)
+{
+    uncopy_program_t *program = NULL;
+    uncopy_function_t *function = NULL;
+    static const int64_t four = 4;
+    static const char text[] = "program s\n"
+                               "argument a f32[4]\n"
+                               "argument v f32[4]\n"
+                               "argument w f32[4]\n"
+                               "scratch t f32[4]\n"
+                               "add a, 1 -> t\n"
+                               "mul v, 2 -> w\n"
+                               "copy t -> v\n";
+    CHECK(uncopy_program_parse(context, text, strlen(text), &program) == UNCOPY_OK);
+    CHECK(uncopy_function_create(program, NULL, NULL, &function) == UNCOPY_OK);
+    static float memory[64];
+    for (int round = 0; round < 300; round++) {
+        int v = round % 9;
+        int w = 20 + round % 7;
+        int a = 18 + round % 5;
+        uncopy_argument_t arguments[3] = {vector(memory + a, &four), vector(memory + v, &four),
+                                          vector(memory + w, &four)};
+        uncopy_status_t status = uncopy_function_run(function, arguments, 3, NULL, NULL, NULL);
+        CHECK(status == UNCOPY_OK || status == UNCOPY_ERROR_UNSUPPORTED);
+    }
+    CHECK(uncopy_function_num_plans(function) <= UNCOPY_FUNCTION_MAX_PLANS);
+    uncopy_counts_t counts;
+    uncopy_function_counts(function, &counts);
+    CHECK(counts.calls > 0);
+    CHECK(counts.plans >= 1);
+    uncopy_plan_t *none = uncopy_function_plan_at(function, UNCOPY_FUNCTION_MAX_PLANS);
+    CHECK(none == NULL);
+    uncopy_function_release(function);
+    uncopy_program_release(program);
+}
+
+static void a_plan_names_the_pair_that_changed(uncopy_context_t *context)
+{
+    uncopy_program_t *program = NULL;
+    uncopy_plan_t *plan = NULL;
+    static const int64_t eight = 8;
+    static float memory[32];
+    CHECK(uncopy_program_parse(context, forwarded, strlen(forwarded), &program) == UNCOPY_OK);
+    uncopy_argument_t apart[2] = {vector(memory, &eight), vector(memory + 16, &eight)};
+    uncopy_argument_t shifted[2] = {vector(memory, &eight), vector(memory + 4, &eight)};
+    CHECK(uncopy_plan_create(program, NULL, apart, 2, &plan) == UNCOPY_OK);
+    CHECK(uncopy_plan_run(plan, NULL, apart, 2, NULL, NULL) == UNCOPY_OK);
+    CHECK(memory[16] == 1);
+    CHECK(uncopy_plan_run(plan, NULL, shifted, 2, NULL, NULL) == UNCOPY_ERROR_FACTS);
+    CHECK(strstr(uncopy_last_message(), "(a)") != NULL);
+    CHECK(strstr(uncopy_last_message(), "(v)") != NULL);
+    uncopy_plan_release(plan);
+    uncopy_program_release(program);
+}
+
+int main(void)
+{
+    uncopy_context_t *context = NULL;
+    a_copy_that_stays_is_logged();
+    CHECK(uncopy_context_create(NULL, NULL, &context) == UNCOPY_OK);
+    wrong_calls_are_answered_in_words(context);
+    plans_are_bounded(context);
+    a_plan_names_the_pair_that_changed(context);
+    uncopy_context_release(context);
+    return check_finish("api");
+}

@@ -32,8 +32,10 @@ def initialize(
 ) -> dict[str, bool]:
     """Finds the borrowed symbols (dlsym on `torch_library`, the path of torch._C) and probes each with its layouts.
 
-    helpers: the slow public routes by name ("empty_strided", "as_strided", "increment_version", "matmul_out", ...).
-    forced_off: probes to treat as failed. Returns name -> whether the fast route is used. Must be called once.
+    helpers: replacements for the public functions of torch behind the fast routes, by name ("empty_strided",
+    "as_strided", "increment_version", "matmul_out", ...; python/ext/state.h lists them). What is not given is torch's own.
+    forced_off: probes to treat as failed, "all" for every one. Returns name -> whether the fast route is used. A second
+    call raises RuntimeError.
     """
 
 def dtype_code(dtype: torch.dtype) -> int:
@@ -102,7 +104,10 @@ class Number:
 
 @final
 class Slot:
-    """Marks a tensor in a recipe's arguments: reads[index], or writes[index - number of reads] from there on."""
+    """Marks a tensor in a recipe's arguments: reads[index], or writes[index - number of reads] from there on.
+
+    Only views count as reads: a Number among an operation's reads has no index.
+    """
 
     def __init__(self, index: int) -> None: ...
 
@@ -156,8 +161,9 @@ class Function:
 
     options: order ("program", "BFS", "DFS", "RDFS", "StableRDFS"), kernels ("native", "extern"), strict (set of
     "copies", "externs", "replans"), passes_off (set of "normalise", "elide", "place"), overlap (bool), threads (int).
-    Arguments: torch.Tensor or Parameter, strided, on the CPU. Mutated arguments' version counters are increased, on the
-    error exit too. Any thread may call it.
+    Arguments: torch.Tensor or Parameter, strided, on the CPU, no conjugate or negative views; others raise TypeError with
+    the argument's number. Mutated arguments' version counters are increased, on the error exit too. The host's operations
+    run with grad mode off, results are made in the caller's mode. Any thread may call it.
     """
 
     def __init__(
@@ -172,7 +178,11 @@ class Function:
         """Makes or finds the plan for these tensors without running it."""
 
     def plans(self) -> list[Plan]: ...
-    def counts(self) -> dict[str, int]: ...
+    def counts(self) -> dict[str, int]:
+        """Of all runs. layout_copies, layout_bytes: results of the host's operations that came in another layout than
+        planned and were copied; they are part of copies and bytes_copied too.
+        """
+
     def reset_counts(self) -> None: ...
     def program(self) -> Program: ...
 
@@ -185,8 +195,8 @@ class Bound:
     positions: number of positional arguments a call must have; others must be `constants` at their position (compared by
     identity or ==).
     tree: how results are laid out: an int (that output), or ("tuple"|"list", [tree, ...]), or ("dict", {key: tree}).
-    miss: called with the same arguments when types, dtype, sizes, strides, requires_grad (with grad mode on), number of
-    arguments or constants differ; its result is returned and a miss is counted.
+    miss: called with the same arguments when types, dtype, sizes, strides, number of arguments or constants differ, when
+    keywords are given, or when a tensor requires grad while grad mode is on; its result is returned and a miss is counted.
     """
 
     def __init__(

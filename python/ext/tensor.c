@@ -455,7 +455,9 @@ int tensor_view(const tensor_t *base, int64_t offset_bytes, const tensor_layout_
         return tensor_view_quietly(base, offset_bytes, layout, out) ? 0
                                                                     : torch_abi_raise("no view");
     }
-    PyObject *object = view_slowly(base->object, offset_bytes / item_bytes, layout);
+    PyObject *owner = base->object != NULL ? Py_NewRef(base->object) : torch_abi.wrap(base->handle);
+    PyObject *object = owner != NULL ? view_slowly(owner, offset_bytes / item_bytes, layout) : NULL;
+    Py_XDECREF(owner);
     if (object == NULL) {
         return -1;
     }

@@ -1,8 +1,10 @@
-"""The C extension: programs, functions and the host entries that run PyTorch's kernels. Decides what C can decide.
+"""The C extension: programs, functions and the host entries that run PyTorch's kernels. Decides
+what C can decide.
 
-Every failing call raises; the exception type follows from the status: `ValueError` (argument, program), `MemoryError`,
-`SyntaxError` (parse), `uncopy.StrictError` (strict), `RuntimeError` (facts, host, range, group), `NotImplementedError`
-(unsupported). An exception that a PyTorch kernel raised inside a run passes through unchanged.
+Every failing call raises; the exception type follows from the status: `ValueError` (argument,
+program), `MemoryError`, `SyntaxError` (parse), `uncopy.StrictError` (strict), `RuntimeError`
+(facts, host, range, group), `NotImplementedError` (unsupported). An exception that a PyTorch kernel
+raised inside a run passes through unchanged.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,19 +32,25 @@ def initialize(
     helpers: dict[str, Callable[..., Any]],
     forced_off: frozenset[str],
 ) -> dict[str, bool]:
-    """Finds the borrowed symbols (dlsym on `torch_library`, the path of torch._C) and probes each with its layouts.
+    """Finds the borrowed symbols (dlsym on `torch_library`, the path of torch._C) and probes each
+    with its layouts.
 
-    helpers: replacements for the public functions of torch behind the fast routes, by name ("empty_strided",
-    "as_strided", "increment_version", "matmul_out", ...; python/ext/state.h lists them). What is not given is torch's own.
-    forced_off: probes to treat as failed, "all" for every one. Returns name -> whether the fast route is used. A second
-    call raises RuntimeError.
+    helpers: replacements for the public functions of torch behind the fast routes, by name
+    ("empty_strided", "as_strided", "increment_version", "matmul_out", ...; python/ext/state.h lists
+    them). What is not given is torch's own.
+    forced_off: probes to treat as failed, "all" for every one. Returns name -> whether the fast
+    route is used. A second call raises RuntimeError.
     """
 
 def dtype_code(dtype: torch.dtype) -> int:
-    """The library's number of a torch dtype; raises KeyError for one it has no name for (quantized)."""
+    """The library's number of a torch dtype; raises KeyError for one it has no name for
+    (quantized).
+    """
 
 def operation_find(aten_base_name: str) -> str | None:
-    """The row that serves an aten operation ("add" -> "add", "mm" -> "matmul"), None: it is an extern."""
+    """The row that serves an aten operation ("add" -> "add", "mm" -> "matmul"), None: it is an
+    extern.
+    """
 
 def operation_accepts(name: str, reads: Sequence[int], result: int) -> bool: ...
 def operation_num_reads(name: str) -> int: ...
@@ -104,7 +112,8 @@ class Number:
 
 @final
 class Slot:
-    """Marks a tensor in a recipe's arguments: reads[index], or writes[index - number of reads] from there on.
+    """Marks a tensor in a recipe's arguments: reads[index], or writes[index - number of reads] from
+    there on.
 
     Only views count as reads: a Number among an operation's reads has no index.
     """
@@ -117,8 +126,9 @@ class Recipe:
 
     call: called with args and kwargs, in which every Slot is replaced by the operand's tensor.
     out: called likewise plus out=tensor, or None where the operation has no out form.
-    results: for each view in `returns`, the index in the flattened result of `call` (tuples and lists flattened, None kept).
-    For a collective, call is callable(destination, source) -> Work (with wait()) and fences wait for it.
+    results: for each view in `returns`, the index in the flattened result of `call` (tuples and
+    lists flattened, None kept). For a collective, call is callable(destination, source) -> Work
+    (with wait()) and fences wait for it.
     """
 
     def __init__(
@@ -132,10 +142,11 @@ class Recipe:
 
 @final
 class Output:
-    """One element of a function's result. index: number of the program's output, or -1: value itself is returned.
+    """One element of a function's result. index: number of the program's output, or -1: value
+    itself is returned.
 
-    requires_grad, is_view: eager's autograd metadata of the result under the capture's grad mode; an output that is a
-    view of an argument is made through the dispatcher when is_view is set.
+    requires_grad, is_view: eager's autograd metadata of the result under the capture's grad mode;
+    an output that is a view of an argument is made through the dispatcher when is_view is set.
     """
 
     def __init__(
@@ -157,13 +168,16 @@ class Plan:
 
 @final
 class Function:
-    """A program with its plans, called with its argument tensors; returns a tuple of one value for each Output.
+    """A program with its plans, called with its argument tensors; returns a tuple of one value for
+    each Output.
 
-    options: order ("program", "BFS", "DFS", "RDFS", "StableRDFS"), kernels ("native", "extern"), strict (set of
-    "copies", "externs", "replans"), passes_off (set of "normalise", "elide", "place"), overlap (bool), threads (int).
-    Arguments: torch.Tensor or Parameter, strided, on the CPU, no conjugate or negative views; others raise TypeError with
-    the argument's number. Mutated arguments' version counters are increased, on the error exit too. The host's operations
-    run with grad mode off, results are made in the caller's mode. Any thread may call it.
+    options: order ("program", "BFS", "DFS", "RDFS", "StableRDFS"), kernels ("native", "extern"),
+    strict (set of "copies", "externs", "replans"), passes_off (set of "normalise", "elide",
+    "place"), overlap (bool), threads (int).
+    Arguments: torch.Tensor or Parameter, strided, on the CPU, no conjugate or negative views;
+    others raise TypeError with the argument's number. Mutated arguments' version counters are
+    increased, on the error exit too. The host's operations run with grad mode off, results are made
+    in the caller's mode. Any thread may call it.
     """
 
     def __init__(
@@ -179,8 +193,8 @@ class Function:
 
     def plans(self) -> list[Plan]: ...
     def counts(self) -> dict[str, int]:
-        """Of all runs. layout_copies, layout_bytes: results of the host's operations that came in another layout than
-        planned and were copied; they are part of copies and bytes_copied too.
+        """Of all runs. layout_copies, layout_bytes: results of the host's operations that came in
+        another layout than planned and were copied; they are part of copies and bytes_copied too.
         """
 
     def reset_counts(self) -> None: ...
@@ -190,13 +204,15 @@ class Function:
 class Bound:
     """A function bound for direct calls: checks in C what Dynamo's guards would, then runs.
 
-    sources: for each of the function's arguments, the number of the positional argument it is, or a tensor object that is
-    read at each call (its address, not its value, is what is bound).
-    positions: number of positional arguments a call must have; others must be `constants` at their position (compared by
-    identity or ==).
-    tree: how results are laid out: an int (that output), or ("tuple"|"list", [tree, ...]), or ("dict", {key: tree}).
-    miss: called with the same arguments when types, dtype, sizes, strides, number of arguments or constants differ, when
-    keywords are given, or when a tensor requires grad while grad mode is on; its result is returned and a miss is counted.
+    sources: for each of the function's arguments, the number of the positional argument it is, or a
+    tensor object that is read at each call (its address, not its value, is what is bound).
+    positions: number of positional arguments a call must have; others must be `constants` at their
+    position (compared by identity or ==).
+    tree: how results are laid out: an int (that output), or ("tuple"|"list", [tree, ...]), or
+    ("dict", {key: tree}).
+    miss: called with the same arguments when types, dtype, sizes, strides, number of arguments or
+    constants differ, when keywords are given, or when a tensor requires grad while grad mode is on;
+    its result is returned and a miss is counted.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The C extension: tensors in and out, the host's operations, version counters, failures.
 
-Programs are built by hand. Each test says in its name what holds; all hold with every probe forced off as well
-(UNCOPY_FORCED_OFF=all).
+Programs are built by hand. Each test says in its name what holds; all hold with every probe forced
+off as well (UNCOPY_FORCED_OFF=all).
 """
 
 import ctypes
@@ -303,7 +303,8 @@ def test_a_view_of_an_argument_inside_its_storage_is_where_it_must_be(dtype):
     b.extern(lambda t: seen.append(t) or t.clone(), (S(0),), [row], returns=[r])
     z, same = b.function(r, (row, {}))(x)
     for t in (seen[0], same):
-        assert t.data_ptr() == x.data_ptr() + 16 and t.storage_offset() == part.storage_offset()
+        assert t.data_ptr() == x.data_ptr() + 16
+        assert t.storage_offset() == part.storage_offset()
         assert t.untyped_storage()._cdata == flat.untyped_storage()._cdata
     assert torch.equal(z, part)
 
@@ -317,7 +318,8 @@ def test_a_view_of_a_result_inside_its_storage_is_where_it_must_be():
     b.extern(lambda t: big[4:16].reshape(3, 4), (S(0),), [b.args[0]], returns=[r])
     b.extern(lambda t: t + 1, (S(0),), [row], returns=[s])
     z, whole, part = b.function(s, r, (row, {"is_view": True}))(X)
-    assert torch.equal(z, big[12:16] + 1) and whole.data_ptr() == big.data_ptr() + 16
+    assert torch.equal(z, big[12:16] + 1)
+    assert whole.data_ptr() == big.data_ptr() + 16
     assert part.data_ptr() == big.data_ptr() + 48
 
 
@@ -816,20 +818,17 @@ def test_externs_of_a_plan_have_their_lines():
 
 
 def test_a_function_in_a_cycle_is_collected():
-    held = []
-    b = Build(X)
-    r = b.storage(X)
+    def cycle():
+        held = []
+        b = Build(X)
+        r = b.storage(X)
+        b.extern(lambda t: t + len(held), (S(0),), [b.args[0]], returns=[r])
+        f = b.function(r)
+        held.append(f)
+        f(X)
+        return weakref.ref(f)
 
-    def call(t):
-        return t + len(held)
-
-    call.keep = held
-    b.extern(call, (S(0),), [b.args[0]], returns=[r])
-    f = b.function(r)
-    held.append(f)
-    f(X)
-    gone = weakref.ref(f)
-    del f, held, call, b
+    gone = cycle()
     gc.collect()
     assert gone() is None
 

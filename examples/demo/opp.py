@@ -3,8 +3,9 @@
     torchrun --nproc_per_node 2 -m uncopy.npu examples/demo/opp.py [--form outside|inside]
 
 Runs unmodified on an NPU machine with torch_npu and torchair. `outside` makes the two weights as
-views outside the compiled function, `inside` within it. Rank 0 prints the result and, with Uncopy,
-the plan and the counts of a second, warm call.
+views outside the compiled function, `inside` within it. The first call makes the plan; a second,
+warm one is profiled on rank 0 (a trace for TensorBoard in --trace) and checked. Rank 0 prints the
+result and, with Uncopy, the plan, why it copies nothing, and the counts of the warm call.
 """
 
 import argparse
@@ -12,8 +13,8 @@ import os
 
 import torch
 import torch.distributed as dist
-import torch_npu  # noqa: F401 - makes the device known
-import torchair
+import torch_npu
+import torchair as tng
 from torchair.configs.compiler_config import CompilerConfig
 
 try:
@@ -23,18 +24,20 @@ except ImportError:
 
 ROWS, INNER, OUTER = 2, 8, 16
 HALF = INNER * OUTER
+COUNTS = ("copies", "bytes_copied", "moves", "bytes_moved", "bytes_allocated", "fallbacks")
 
-torchair.patch_for_hcom()
+tng.patch_for_hcom()
 config = CompilerConfig()
 config.experimental_config.topology_sorting_strategy = "StableRDFS"
-npu_backend = torchair.get_npu_backend(compiler_config=config)
+npu_backend = tng.get_npu_backend(compiler_config=config)
 
 
 @torch.compile(backend=npu_backend, dynamic=False, fullgraph=True)
 def outside(x, w_buffer, w_partial, w1, w2):
     dist.all_gather_into_tensor(w_buffer, w_partial)
-    torchair.scope.npu_wait_tensor(w1, w_buffer)
-    return torch.matmul(torch.matmul(x, w1), w2)
+    tng.scope.npu_wait_tensor(w1, w_buffer)
+    h1 = torch.matmul(x, w1)
+    return torch.matmul(h1, w2)
 
 
 @torch.compile(backend=npu_backend, dynamic=False, fullgraph=True)
@@ -42,8 +45,27 @@ def inside(x, w_buffer, w_partial):
     w1 = w_buffer[:HALF].view(INNER, OUTER)
     w2 = w_buffer[HALF:].view(OUTER, INNER)
     dist.all_gather_into_tensor(w_buffer, w_partial)
-    torchair.scope.npu_wait_tensor(w1, w_buffer)
-    return torch.matmul(torch.matmul(x, w1), w2)
+    tng.scope.npu_wait_tensor(w1, w_buffer)
+    h1 = torch.matmul(x, w1)
+    return torch.matmul(h1, w2)
+
+
+def profiler(folder):
+    """The device's profiler, as Ascend scripts set it up."""
+    experimental_config = torch_npu.profiler._ExperimentalConfig(
+        aic_metrics=torch_npu.profiler.AiCMetrics.PipeUtilization,
+        profiler_level=torch_npu.profiler.ProfilerLevel.Level1,
+        l2_cache=False,
+    )
+    return torch_npu.profiler.profile(
+        activities=[
+            torch_npu.profiler.ProfilerActivity.CPU,
+            torch_npu.profiler.ProfilerActivity.NPU,
+        ],
+        on_trace_ready=torch_npu.profiler.tensorboard_trace_handler(folder),
+        record_shapes=True,
+        experimental_config=experimental_config,
+    )
 
 
 def check(result, x, w_buffer, w_partial, world):
@@ -55,7 +77,7 @@ def check(result, x, w_buffer, w_partial, world):
 
 
 def forget_counts():
-    """The first call has made the plan; what is reported is a warm call."""
+    """The first call has made the plan; what is reported is the warm call."""
     if uncopy is not None:
         uncopy.reset_stats()
 
@@ -65,16 +87,16 @@ def report():
     if uncopy is None:
         return
     for plan in uncopy.plans():
-        print(plan.text())
+        print(plan.explain().partition("\noptions\n")[0], end="\n\n")
     stats = uncopy.stats()
-    names = ("copies", "bytes_copied", "moves", "bytes_moved", "bytes_allocated", "fallbacks")
-    print("one warm call: " + ", ".join(f"{name} {stats[name]}" for name in names))
+    print("the warm call: " + ", ".join(f"{name} {stats[name]}" for name in COUNTS))
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--form", choices=["outside", "inside"], default="outside")
-    form = parser.parse_args().form
+    parser.add_argument("--trace", default="op_test", help="folder of the profiler's trace")
+    options = parser.parse_args()
     torch.npu.set_device(f"npu:{os.environ['LOCAL_RANK']}")
     dist.init_process_group(backend="hccl")
     world, rank = dist.get_world_size(), dist.get_rank()
@@ -83,17 +105,21 @@ def main():
     w_buffer = torch.zeros(2 * HALF, device="npu", dtype=torch.bfloat16)
     w_partial = torch.arange(2 * HALF // world, device="npu", dtype=torch.bfloat16)
     arguments = [x, w_buffer, w_partial]
-    if form == "outside":
+    if options.form == "outside":
         arguments += [w_buffer[:HALF].view(INNER, OUTER), w_buffer[HALF:].view(OUTER, INNER)]
-    function = {"outside": outside, "inside": inside}[form]
+    function = {"outside": outside, "inside": inside}[options.form]
     function(*arguments)
     w_buffer.zero_()
     forget_counts()
-    result = function(*arguments)
+    if rank == 0:
+        with profiler(options.trace):
+            result = function(*arguments)
+    else:
+        result = function(*arguments)
     torch.npu.synchronize()
     check(result, x, w_buffer, w_partial, world)
     if rank == 0:
-        print(f"views {form} the function, {world} ranks: values right\n{result}\n")
+        print(f"views {options.form} the function, {world} ranks: values right\n{result}\n")
         report()
     dist.destroy_process_group()
 

@@ -108,6 +108,26 @@ static bool is_ordered(const unit_op_t *op)
     return (op->effects & UNCOPY_EFFECT_RANDOM) != 0 || (op->effects & UNCOPY_EFFECT_AUDITED) == 0;
 }
 
+/* Whether op may end the call with an error: what is written outside before it must be written,
+ * what is written after it must not. */
+static bool may_raise(const unit_op_t *op)
+{
+    return (op->effects & UNCOPY_EFFECT_RAISES) != 0 || (op->effects & UNCOPY_EFFECT_AUDITED) == 0;
+}
+
+/* Whether op writes bytes that the caller has. */
+static bool writes_argument(const unit_t *unit, const depend_effects_t *effects)
+{
+    for (size_t i = 0; i < effects->count; i++) {
+        const depend_effect_t *effect = &effects->effects[i];
+        if (effect->is_write &&
+            unit->storages[unit->views[effect->view].storage].kind == IR_STORAGE_ARGUMENT) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_collective(const unit_op_t *op)
 {
     return op_row(op->opcode)->class_ == OP_CLASS_COLLECTIVE;
@@ -124,7 +144,9 @@ uncopy_status_t depend_conflicts(unit_t *unit, const unit_op_t *a, const unit_op
     *out_conflicts = true;
     if ((is_ordered(a) && is_ordered(b)) || (is_collective(a) && is_collective(b)) ||
         a->partner == (uint32_t)(b - unit->ops) || (x.is_unknown && touches_exposed(unit, &y)) ||
-        (y.is_unknown && touches_exposed(unit, &x))) {
+        (y.is_unknown && touches_exposed(unit, &x)) || (may_raise(a) && may_raise(b)) ||
+        (may_raise(a) && writes_argument(unit, &y)) ||
+        (may_raise(b) && writes_argument(unit, &x))) {
         return UNCOPY_OK;
     }
     bool a_is_mark = a->opcode == OPCODE_ORDER;

@@ -73,15 +73,25 @@ static bool is_per_call(uncopy_base_kind_t kind)
     return kind == UNCOPY_BASE_OUTPUT || kind == UNCOPY_BASE_SCRATCH;
 }
 
+/* A frame still holds the addresses of its last run: those blocks are others' by now. */
+static void forget_blocks(walk_t *walk)
+{
+    for (uint32_t b = (uint32_t)(2 * walk->plan->num_arguments); b < walk->plan->num_bases; b++) {
+        uncopy_base_kind_t kind = walk->plan->bases[b].kind;
+        if (is_per_call(kind) || kind == UNCOPY_BASE_MADE) {
+            walk->frame->addresses[b] = NULL;
+        }
+    }
+}
+
 static uncopy_status_t allocate_all(walk_t *walk)
 {
+    forget_blocks(walk);
     TRY(allocate_arena(walk));
     for (uint32_t b = (uint32_t)(2 * walk->plan->num_arguments); b < walk->plan->num_bases; b++) {
         const plan_base_t *base = &walk->plan->bases[b];
         if (is_per_call(base->kind)) {
             TRY(allocate_block(walk, b, &walk->frame->bounds[base->operand]));
-        } else if (base->kind == UNCOPY_BASE_MADE) {
-            walk->frame->addresses[b] = NULL;
         }
     }
     return UNCOPY_OK;
@@ -90,7 +100,7 @@ static uncopy_status_t allocate_all(walk_t *walk)
 static void release_base(walk_t *walk, uint32_t base)
 {
     const plan_base_t *row = &walk->plan->bases[base];
-    if (walk->host->release != NULL) {
+    if (walk->host->release != NULL && row->kind != UNCOPY_BASE_OUTPUT) {
         walk->host->release(walk->host->self, walk->frame, walk->call_data, base);
     }
     if (walk->host->allocate == NULL && is_per_call(row->kind)) {
@@ -100,7 +110,8 @@ static void release_base(walk_t *walk, uint32_t base)
     walk->frame->addresses[base] = NULL;
 }
 
-/* After a failure: what the allocator gave for this call goes back. */
+/* After a failure: what the allocator gave for this call goes back. Outputs that the host gave are
+ * the host's to drop when the run ends. */
 static void release_all(walk_t *walk)
 {
     for (uint32_t b = (uint32_t)(2 * walk->plan->num_arguments); b < walk->plan->num_bases; b++) {

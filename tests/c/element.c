@@ -400,7 +400,9 @@ static element_t of_peer(uncopy_dtype_t dtype, const char *source, int64_t index
     if (element.kind == DTYPE_KIND_SIGNED || element.kind == DTYPE_KIND_UNSIGNED) {
         element.integer += ahead;
     }
-    element.real += ahead;
+    if (ahead != 0) { /* minus zero plus zero is zero */
+        element.real += ahead;
+    }
     return element;
 }
 

@@ -15,11 +15,13 @@ static const char text[] = "program opp\n"
                            "scratch t f32[256]\n"
                            "scratch h f32[2,16]\n"
                            "fresh o f32[2,8]\n"
+                           "fresh p f32[2,8]\n"
                            "add new, 0 -> t @ opp.py:1\n"
                            "copy t -> w_buffer @ opp.py:2\n"
                            "matmul x, w1 -> h @ opp.py:3\n"
                            "matmul h, w2 -> o @ opp.py:4\n"
-                           "output o\n";
+                           "mul x, 2 -> p @ opp.py:5\n"
+                           "output o, p\n";
 
 /* An allocator whose call number fails_at fails, and that counts what is out. */
 typedef struct fragile {
@@ -76,6 +78,23 @@ static void make_scene(scene_t *scene)
     scene->arguments[4] = argument(scene->buffer + 128, 2, sizes_w2);
 }
 
+/* Runs twice while the first run's outputs are kept: the second fails without touching them. */
+static uncopy_status_t run_twice(uncopy_function_t *function, const scene_t *scene)
+{
+    uncopy_argument_t first[2];
+    uncopy_argument_t second[2];
+    uncopy_status_t status = uncopy_function_run(function, scene->arguments, 5, NULL, first, NULL);
+    if (status != UNCOPY_OK) {
+        return status;
+    }
+    status = uncopy_function_run(function, scene->arguments, 5, NULL, second, NULL);
+    if (status == UNCOPY_OK) {
+        uncopy_function_release_outputs(function, second);
+    }
+    uncopy_function_release_outputs(function, first);
+    return status;
+}
+
 /* Parses, plans, prints and runs; the status of the first call that fails. */
 static uncopy_status_t live_through_it(fragile_t *fragile, scene_t *scene)
 {
@@ -85,7 +104,6 @@ static uncopy_status_t live_through_it(fragile_t *fragile, scene_t *scene)
     uncopy_function_t *function = NULL;
     uncopy_plan_t *plan = NULL;
     char *printed = NULL;
-    uncopy_argument_t output;
     uncopy_status_t status = uncopy_context_create(&allocator, NULL, &context);
     if (status == UNCOPY_OK) {
         status = uncopy_program_parse(context, text, strlen(text), &program);
@@ -101,10 +119,7 @@ static uncopy_status_t live_through_it(fragile_t *fragile, scene_t *scene)
     }
     if (status == UNCOPY_OK) {
         uncopy_text_release(context, printed);
-        status = uncopy_function_run(function, scene->arguments, 5, NULL, &output, NULL);
-    }
-    if (status == UNCOPY_OK) {
-        uncopy_function_release_outputs(function, &output);
+        status = run_twice(function, scene);
     }
     uncopy_plan_release(plan);
     uncopy_function_release(function);
@@ -128,7 +143,6 @@ int main(void)
         CHECK(live_through_it(&fragile, &scene) == UNCOPY_ERROR_MEMORY);
         CHECK(strstr(uncopy_last_message(), "no memory") != NULL);
         CHECK_EQUAL_I64(fragile.live, 0);
-        CHECK(scene.buffer[5] == 0); /* memory is taken before the first effect */
     }
     return check_finish("memory_failure");
 }

@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "plan": ("base", "span"),
     "compile": ("base", "span", "ir", "plan"),
     "run": ("base", "span", "plan"),
-    "cpu": ("base", "plan/kernel.h"),
+    "cpu": ("base", "plan/kernel.h", "plan/tile.h"),
     "comm": ("base", "plan/kernel.h"),
     "trace": ("base", "span", "plan"),
     "api": ("base", "span", "ir", "plan", "compile", "run", "cpu", "comm", "trace"),

@@ -6,15 +6,16 @@
  * machine in src/cpu runs a program over tiles of TILE_ELEMENTS in the nearest cache; how it cuts
  * and orders the loop changes no bit.
  *
- *      program softmax: dims 8 x [1024], 1 slot read, 1 written       [n]: a reduced dim
- *      %0 f32  read   slot 0 bf16
- *      %1 f32  reduce amax %0                                        one value a row
- *      %2 f32  apply  sub %0, %1
- *      %3 f32  apply  exp %2
- *      %4 f32  reduce sum %3
- *      %5 f32  apply  div %3, %4
- *      %6 bf16 convert %5
- *         write  slot 1 bf16, %6
+ *      tile 8 x [1024]                                  [n]: a reduced dim
+ *        %0   bf16   read slot 1 (2048,2)
+ *        %1   f32    convert %0
+ *        %2   f32    reduce amax %1   a row              one value for each index of the other dims
+ *        %3   f32    sub %1, %2
+ *        %4   f32    exp %3
+ *        %5   f32    reduce sum %4   a row
+ *        %6   f32    div %4, %5
+ *        %7   bf16   convert %6
+ *             bf16   write slot 0 (2048,2) %7
  *
  * Values. A value belongs to an element (one for each index of all dims) or, if nothing it comes
  * from differs along the reduced dims, to a row (one for each index of the dims not reduced). A
@@ -32,7 +33,7 @@
  *   t3 a reduction's source is any value, its result a row's; without reduced dims there is none
  *   t4 an index value is i64 or i32
  *   t5 no size is below zero; a size of zero is an empty loop, whose reductions give their neutral
- *   t6 at most TILE_MAX_LIVE values are needed at one point
+ *   t6 at most TILE_MAX_LIVE element values are needed at one point (numbers do not count)
  *
  * In a plan an instruction of kind PLAN_TILE runs a program: slot s is its s-th operand, so results
  * come before reads as plan.h says.
@@ -54,7 +55,7 @@ enum {
     TILE_MAX_SLOTS = 32,
     TILE_MAX_OPERANDS = 64,
     TILE_MAX_CODES = 256,
-    TILE_MAX_LIVE = 16,
+    TILE_MAX_LIVE = 24,
     TILE_MAX_SOURCES = 3,
     TILE_MAX_INDICES = 4,
 };
@@ -145,8 +146,8 @@ typedef struct tile_builder {
     tile_program_t program;
     tile_operand_t *operands;
     tile_instruction_t *instructions;
-    size_t operands_capacity, instructions_capacity;
-    size_t num_operands, num_instructions;
+    size_t operands_capacity, instructions_capacity, num_operands, num_instructions;
+    uint16_t num_slots;
     bool is_fused_precision;
     uncopy_status_t status;
 } tile_builder_t;
@@ -178,7 +179,8 @@ tile_value_t tile_apply(tile_builder_t *builder, opcode_t opcode, const tile_val
 /* To another dtype; the value itself where it has that dtype already. */
 tile_value_t tile_convert(tile_builder_t *builder, tile_value_t value, uncopy_dtype_t dtype);
 
-/* One reduction, in the compute type of the source's dtype. */
+/* One reduction. f16 and bf16 are reduced in f32, and integers summed in i64; the value has the
+ * source's dtype (sums and products of integers: i64; argmax, argmin: i64; any, all: bool). */
 tile_value_t tile_reduce(tile_builder_t *builder, tile_reduction_t reduction, tile_value_t value);
 
 /* Writes a value, converted to dtype, to a slot. A row's value needs strides of 0 along the reduced
@@ -204,9 +206,9 @@ bool tile_takes(opcode_t opcode);
 /* Whether a value belongs to a row. */
 bool tile_is_row(const tile_builder_t *builder, tile_value_t value);
 
-/* Numbers that a caller may watch so as to cut before a limit is hit. */
-size_t tile_num_slots(const tile_builder_t *builder);
-size_t tile_num_live(const tile_builder_t *builder); /* greatest number of values needed at once */
+/* Greatest number of element values needed at one point, so far: a caller may watch it so as to cut
+ * before TILE_MAX_LIVE is reached. */
+size_t tile_num_live(const tile_builder_t *builder);
 
 /* The program, verified, in the arena. Values that no write needs are dropped. Errors:
  * UNCOPY_ERROR_MEMORY; UNCOPY_ERROR_UNSUPPORTED (a limit of the enum above, a row or dtype without

@@ -1,12 +1,13 @@
 /* Uncopy: plans programs whose tensors share memory and are written in place, and runs them without
  * needless copies.
  *
- * Reading order: status.h, context.h, program.h, argument.h, host.h, plan.h, function.h. A complete
- * program is in examples/c. */
+ * Reading order: status.h, context.h, program.h, argument.h, host.h, plan.h, function.h, comm.h. A
+ * complete program is in examples/c. */
 #ifndef UNCOPY_UNCOPY_H
 #define UNCOPY_UNCOPY_H
 
 #include "uncopy/argument.h"
+#include "uncopy/comm.h"
 #include "uncopy/context.h"
 #include "uncopy/dtype.h"
 #include "uncopy/function.h"

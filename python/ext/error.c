@@ -21,6 +21,13 @@ static PyObject *exception_type(uncopy_status_t status)
     case UNCOPY_ERROR_HOST:
     case UNCOPY_ERROR_RANGE:
     case UNCOPY_ERROR_GROUP:
+    case UNCOPY_ERROR_PEER:
+    case UNCOPY_ERROR_TIMEOUT:
+    case UNCOPY_ERROR_ABORTED:
+    case UNCOPY_ERROR_MISMATCH:
+    case UNCOPY_ERROR_INTERRUPTED:
+    case UNCOPY_ERROR_APART:
+    case UNCOPY_ERROR_SYSTEM:
         break;
     }
     return PyExc_RuntimeError;

@@ -81,7 +81,7 @@ static void wrong_calls_are_answered_in_words(uncopy_context_t *context)
     arguments[1].storage_bytes = 12;
     CHECK(uncopy_function_run(function, arguments, 2, NULL, NULL, NULL) == UNCOPY_ERROR_RANGE);
     CHECK(v[0] == 0);
-    for (int code = 0; code <= UNCOPY_ERROR_GROUP; code++) {
+    for (int code = 0; code <= UNCOPY_ERROR_SYSTEM; code++) {
         CHECK(strlen(uncopy_status_name((uncopy_status_t)code)) > 0);
         CHECK(strlen(uncopy_status_advice((uncopy_status_t)code)) > 0);
     }

@@ -164,7 +164,7 @@ static int show_plan(uncopy_context_t *context, const uncopy_plan_t *plan)
     if (failed(uncopy_plan_print(plan, &text), "print")) {
         return 1;
     }
-    uncopy_plan_counts(plan, &counts);
+    uncopy_plan_count(plan, &counts);
     (void)printf("%scopies removed: %d, bytes moved: %d, bytes copied: %d\n\n", text,
                  (int)counts.removed, (int)counts.bytes_moved, (int)counts.bytes_copied);
     uncopy_text_release(context, text);

@@ -40,6 +40,7 @@ typedef struct uncopy_bound {
     uint32_t base;
     uncopy_base_kind_t kind;
     uint32_t argument; /* number of the argument for ARGUMENT and STORAGE */
+    const char *name;  /* of the base, as the plan prints it; NULL for the arena */
     int is_whole; /* exactly the caller's argument, or exactly the layout of its storage's first
                      view */
     void *data;   /* address of the first element; NULL when the base is yet to be made */

@@ -87,7 +87,7 @@ typedef struct uncopy_plan_counts {
     int64_t made_bytes; /* of results that host calls make and of scratch that the host allocates */
 } uncopy_plan_counts_t;
 
-UNCOPY_API void uncopy_plan_counts(const uncopy_plan_t *plan, uncopy_plan_counts_t *out_counts);
+UNCOPY_API void uncopy_plan_count(const uncopy_plan_t *plan, uncopy_plan_counts_t *out_counts);
 
 /* A copy that stayed. Texts are borrowed from the plan. */
 typedef struct uncopy_copy {

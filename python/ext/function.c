@@ -48,7 +48,7 @@ static plan_facts_t *facts_create(function_object_t *self, const uncopy_plan_t *
         return NULL;
     }
     uncopy_plan_counts_t counts;
-    uncopy_plan_counts(plan, &counts);
+    uncopy_plan_count(plan, &counts);
     facts->plan = plan;
     facts->is_long = counts.cost_ns > LONG_RUN_NS;
     facts->next = self->facts;

@@ -417,6 +417,9 @@ uncopy_status_t host_enter_call(void *self, uncopy_frame_t *frame, void *call_da
         bool is_out = operation->form == UNCOPY_CALL_OUT && operation->num_results > 0;
         failed = is_out ? run_out_form(&from, recipe) : run_return_form(&from, recipe);
     }
+    if (failed) {
+        host_note_call(operation);
+    }
     uncopy_status_t status = failed ? host_keep_error(call) : UNCOPY_OK;
     host_give_gil(call, was_given);
     return status;
@@ -467,8 +470,11 @@ uncopy_status_t host_enter_collective(void *self, uncopy_frame_t *frame, void *c
     if (collective->destination != NULL) {
         host_note_write(call, collective->destination);
     }
-    uncopy_status_t status =
-        start_collective(call, frame, collective) == 0 ? UNCOPY_OK : host_keep_error(call);
+    uncopy_status_t status = UNCOPY_OK;
+    if (start_collective(call, frame, collective) != 0) {
+        host_note_collective(collective);
+        status = host_keep_error(call);
+    }
     host_give_gil(call, was_given);
     return status;
 }

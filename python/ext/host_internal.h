@@ -54,6 +54,10 @@ uncopy_status_t host_enter_collective(void *self, uncopy_frame_t *frame, void *c
                                       const uncopy_collective_t *collective);
 uncopy_status_t host_enter_fence(void *self, uncopy_frame_t *frame, void *call_data, uint32_t work);
 
+/* Adds to the exception that is set where it arose: operation, operands, source line. */
+void host_note_call(const uncopy_call_t *operation);
+void host_note_collective(const uncopy_collective_t *collective);
+
 /* Waits for works in flight and drops them. */
 void host_finish_works(host_call_t *call, bool has_failed);
 

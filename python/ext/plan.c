@@ -50,7 +50,7 @@ static PyObject *plan_counts(PyObject *object, PyObject *unused)
 {
     (void)unused;
     uncopy_plan_counts_t counts;
-    uncopy_plan_counts(((plan_object_t *)object)->plan, &counts);
+    uncopy_plan_count(((plan_object_t *)object)->plan, &counts);
     return Py_BuildValue(
         "{sLsLsLsLsLsLsLsLsLsLsLsL}", "instructions", (long long)counts.instructions, "moves",
         (long long)counts.moves, "bytes_moved", (long long)counts.bytes_moved, "copies",

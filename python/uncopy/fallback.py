@@ -17,7 +17,7 @@ from uncopy.logs import LOG
 from uncopy.registry import Compiled
 from uncopy.source import SourceLine, source_of
 
-__all__ = ["Fallback", "Reason", "Unplannable", "check_plannable"]
+__all__ = ["Fallback", "Reason", "Unplannable", "check_allowed", "check_plannable"]
 
 
 class Reason(enum.Enum):
@@ -126,6 +126,12 @@ def _makes_gradient(node: fx.Node) -> bool:
     return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves)
 
 
+def check_allowed(compiled: Compiled) -> None:
+    """Raises StrictError for a graph that is not planned where the options forbid it."""
+    if "fallbacks" in compiled.options.strict:
+        raise StrictError(f"graph {compiled.name} is not planned, {compiled.fallback}")
+
+
 class Fallback:
     """Runs a graph as Dynamo made it and counts each call. Raises StrictError before it runs where
     that is asked for.
@@ -134,18 +140,17 @@ class Fallback:
     def __init__(self, run: Callable[..., Any], compiled: Compiled) -> None:
         self._run = run
         self._compiled = compiled
-        self._is_forbidden = "fallbacks" in compiled.options.strict
         self._has_logged = False
 
     def __call__(self, *args: Any) -> Any:
         """The graph's results for these arguments."""
-        facts = self._compiled.fallback
-        if self._is_forbidden:
-            raise StrictError(f"graph {self._compiled.name} is not planned, {facts}")
+        check_allowed(self._compiled)
         if not self._has_logged:
             self._has_logged = True
             LOG.info(
-                "graph %s is not planned and runs as eager does, %s", self._compiled.name, facts
+                "graph %s is not planned and runs as eager does, %s",
+                self._compiled.name,
+                self._compiled.fallback,
             )
         self._compiled.extra.update(calls=1, fallbacks=1)
         return self._run(*args)

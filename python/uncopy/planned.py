@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 from uncopy import _core
 from uncopy.backend import Prepared, prepare
 from uncopy.errors import CaptureError, StrictError
+from uncopy.fallback import check_allowed
 from uncopy.options import OPTIONS, Options, resolve
 from uncopy.registry import COUNTS
 from uncopy.report import PlanReport, reports_of
@@ -148,6 +149,15 @@ class Planned:
         is_flat = found.spec == pytree.tree_flatten((tuple(found.leaves), {}))[1]
         self._is_direct = is_flat and not self._same and self._assemble is None
         self._direct = self._bound if self._is_direct else None
+
+    def _plan_for(self, found: Trace) -> None:
+        """Makes the plan for the captured arguments, which a strict option may refuse."""
+        prepared = found.prepared
+        assert prepared is not None
+        if prepared.fallback is not None:
+            check_allowed(self._compiled)
+        elif prepared.imported is not None:
+            self._compiled.function.plan(*found.inputs, *prepared.imported.held)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's result. Raises whatever its operations raise."""
@@ -375,11 +385,14 @@ def plan(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Planned:
     their addresses read on each call; other Python values are frozen.
 
     Raises CaptureError, with the line, for a graph break or a side effect on Python objects;
-    ValueError and TypeError for options.
+    StrictError where the options forbid what the plan holds; ValueError and TypeError for options.
     """
     fn = _plain_function(fn)
     options, kwargs = split_options(fn, kwargs)
-    return Planned(fn, trace(fn, args, kwargs, options))
+    found = trace(fn, args, kwargs, options)
+    planned = Planned(fn, found)
+    planned._plan_for(found)
+    return planned
 
 
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:

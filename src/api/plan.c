@@ -245,7 +245,7 @@ uncopy_status_t uncopy_plan_explain(const uncopy_plan_t *plan, char **out_text)
     return text_take(&text, out_text);
 }
 
-void uncopy_plan_counts(const uncopy_plan_t *plan, uncopy_plan_counts_t *out_counts)
+void uncopy_plan_count(const uncopy_plan_t *plan, uncopy_plan_counts_t *out_counts)
 {
     *out_counts = plan->plan.counts;
 }

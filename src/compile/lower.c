@@ -433,7 +433,7 @@ static void count_instructions(plan_t *plan)
         counts->copies += at->move_kind == PLAN_MOVE_COPY;
         counts->bytes_copied += at->move_kind == PLAN_MOVE_COPY ? at->move_bytes : 0;
         counts->externs += at->kind == PLAN_HOST_CALL;
-        counts->collectives += at->kind == PLAN_COLLECTIVE || at->kind == PLAN_MOVE_RANK;
+        counts->collectives += at->kind == PLAN_COLLECTIVE;
     }
     for (size_t b = 0; b < plan->num_bases; b++) {
         bool is_made =

@@ -1,8 +1,12 @@
 /* Normalise: drops what has no effect that anyone can see.
  *
- * Requires     an indexed unit Establishes  every operation that is left writes bytes that are read
- * later or outlive the call, or is kept for another
- *              reason (random numbers, may raise, collective, fence, order mark, unknown effects)
+ * Requires     an indexed unit
+ *
+ * Establishes  every operation that is left writes bytes that are read later or outlive the call,
+ * or
+ *              is kept for another reason (random numbers, may raise, collective, fence, order mark,
+ *              unknown effects)
+ *
  * Breaks       nothing
  *
  * One walk from the last operation to the first; a storage is wanted once an operation that stays

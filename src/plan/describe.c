@@ -2,13 +2,14 @@
 
 #include <string.h>
 
-const char *describe_file(const char *file)
+void describe_append_line(const char *file, int line, text_t *text)
 {
     if (file == NULL) {
-        return "?";
+        text_append(text, "a line unknown");
+        return;
     }
     const char *slash = strrchr(file, '/');
-    return slash == NULL ? file : slash + 1;
+    text_append(text, "%s:%d", slash == NULL ? file : slash + 1, line);
 }
 
 const char *describe_instruction(const plan_instruction_t *instruction)

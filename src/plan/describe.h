@@ -5,8 +5,9 @@
 
 #include "plan/plan.h"
 
-/* File name without folders, "?" for none. */
-const char *describe_file(const char *file);
+/* Appends "file.py:3", the file without its folders; "a line unknown" where the program says
+ * none. */
+void describe_append_line(const char *file, int line, text_t *text);
 
 /* Name of an instruction: its row's, or the host's name of an extern. */
 const char *describe_instruction(const plan_instruction_t *instruction);

@@ -29,8 +29,9 @@ static void explain_copies(const plan_t *plan, text_t *text)
     text_append(text, "copies that stay: %zu\n", plan->num_copies);
     for (size_t i = 0; i < plan->num_copies; i++) {
         const uncopy_copy_t *copy = &plan->copies[i];
-        text_append(text, "  %lld bytes at %s:%d, %s: %s\n", (long long)copy->bytes,
-                    describe_file(copy->file), copy->line, copy->reason, copy->words);
+        text_append(text, "  %lld bytes at ", (long long)copy->bytes);
+        describe_append_line(copy->file, copy->line, text);
+        text_append(text, ", %s: %s\n", copy->reason, copy->words);
     }
     if (plan->num_removed > 0) {
         text_append(text, "copies that were removed: %zu\n", plan->num_removed);
@@ -45,10 +46,11 @@ static void explain_moves(const plan_t *plan, text_t *text)
     for (size_t i = 0; i < plan->num_instructions; i++) {
         const plan_instruction_t *at = &plan->instructions[i];
         if (at->move_kind == PLAN_MOVE_ASKED) {
-            text_append(
-                text,
-                "  instruction %zu moves %lld bytes that the program asks for twice (%s:%d)\n", i,
-                (long long)at->move_bytes, describe_file(at->file), at->line);
+            text_append(text,
+                        "  instruction %zu moves %lld bytes that the program asks for twice (", i,
+                        (long long)at->move_bytes);
+            describe_append_line(at->file, at->line, text);
+            text_append(text, ")\n");
         }
     }
 }
@@ -59,8 +61,9 @@ static void explain_externs(const plan_t *plan, text_t *text)
     for (size_t i = 0; i < plan->num_instructions; i++) {
         const plan_instruction_t *at = &plan->instructions[i];
         if (at->kind == PLAN_HOST_CALL) {
-            text_append(text, "  %s at %s:%d%s\n", describe_instruction(at),
-                        describe_file(at->file), at->line,
+            text_append(text, "  %s at ", describe_instruction(at));
+            describe_append_line(at->file, at->line, text);
+            text_append(text, "%s\n",
                         at->form == UNCOPY_CALL_OUT ? ", writes where it is told"
                                                     : ", makes its own results");
         }

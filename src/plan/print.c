@@ -85,7 +85,7 @@ static void print_instruction(const plan_t *plan, size_t number, text_t *text)
     if (at->file != NULL) {
         text_append(text, "  ");
         text_pad(text, COLUMN_LINE);
-        text_append(text, "%s:%d", describe_file(at->file), at->line);
+        describe_append_line(at->file, at->line, text);
     }
     describe_edge_t edge;
     if (describe_nearest_edge(plan, number, &edge)) {

@@ -15,6 +15,7 @@ static void set_bounds(const plan_t *plan, uncopy_bound_t *bounds)
         const plan_operand_t *operand = &plan->operands[i];
         const plan_base_t *base = &plan->bases[operand->base];
         bounds[i] = (uncopy_bound_t){.id = (uint32_t)i,
+                                     .name = base->name,
                                      .base = operand->base,
                                      .kind = base->kind,
                                      .argument = base->argument,

@@ -44,7 +44,7 @@ static void count_plans(tally_t *tally, uncopy_function_t *function)
     for (size_t i = 0; i < uncopy_function_num_plans(function); i++) {
         uncopy_plan_t *plan = uncopy_function_plan_at(function, i);
         uncopy_plan_counts_t counts;
-        uncopy_plan_counts(plan, &counts);
+        uncopy_plan_count(plan, &counts);
         tally->plans++;
         tally->removed += counts.removed;
         tally->stayed += counts.copies;

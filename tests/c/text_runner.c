@@ -164,7 +164,7 @@ static bool check_counts(runner_t *runner, text_section_t *section)
     if (make_plan(runner) != UNCOPY_OK) {
         return fail(runner, section, uncopy_last_message());
     }
-    uncopy_plan_counts(runner->plan, &counts);
+    uncopy_plan_count(runner->plan, &counts);
     for (const char *at = strchr(section->title, ' '); at != NULL; at = strchr(at + 1, ' ')) {
         size_t length = strcspn(at + 1, "= ");
         const int64_t *value = NULL;

@@ -91,6 +91,20 @@ def test_versions_rise_on_the_error_exit_too():
     assert x._version == 1
 
 
+def test_an_error_of_a_kernel_says_where_it_arose():
+    def fn(index, table):
+        return torch.nn.functional.embedding(index, table)
+
+    line = fn.__code__.co_firstlineno + 1
+    with pytest.raises(IndexError) as caught:
+        torch.compile(fn, backend="uncopy")(torch.tensor([7]), range_tensor(3, 2))
+    (note,) = caught.value.__notes__
+    assert "aten.embedding.default" in note
+    assert f"test_outputs.py:{line})" in note
+    assert "index i64[1]" in note
+    assert "table f32[3, 2]" in note
+
+
 def test_backward_notices_that_a_saved_tensor_was_written():
     x = range_tensor(3)
     w = torch.ones(3, requires_grad=True)

@@ -97,6 +97,34 @@ def test_another_kind_of_argument_is_a_miss_with_the_right_result(name):
     assert uncopy.stats()["misses"] == 1
 
 
+def test_the_plan_is_made_at_once():
+    planned = uncopy.plan(torch.neg, *build())
+    assert len(planned.plans) == 1
+    assert planned.stats()["calls"] == 0
+    planned(*build())
+    assert len(planned.plans) == 1
+
+
+def test_strict_refuses_a_copy_that_stays_when_planning():
+    def fn(row, v):
+        t = row + 1
+        v.copy_(t.expand(2, 3))
+
+    v = torch.zeros(2, 3)
+    with pytest.raises(uncopy.StrictError, match="not-injective"):
+        uncopy.plan(fn, torch.ones(3), v, strict=True)
+    assert torch.equal(v, torch.zeros(2, 3))
+
+
+def test_strict_refuses_a_fallback_when_planning():
+    def fn(x):
+        return x * 2
+
+    conjugate = torch.ones(3, dtype=torch.complex64).conj()
+    with pytest.raises(uncopy.StrictError, match="conjugate"):
+        uncopy.plan(fn, conjugate, strict=True)
+
+
 def test_strict_misses_raises():
     planned = uncopy.plan(torch.neg, *build(), strict={"misses"})
     planned(*build())

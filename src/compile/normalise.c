@@ -4,8 +4,8 @@
  *
  * Establishes  every operation that is left writes bytes that are read later or outlive the call,
  * or
- *              is kept for another reason (random numbers, may raise, collective, fence, order mark,
- *              unknown effects)
+ *              or is kept for another reason (random numbers, may raise, collective, fence, order
+ *              mark, unknown effects)
  *
  * Breaks       nothing
  *

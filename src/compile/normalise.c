@@ -3,7 +3,6 @@
  * Requires     an indexed unit
  *
  * Establishes  every operation that is left writes bytes that are read later or outlive the call,
- * or
  *              or is kept for another reason (random numbers, may raise, collective, fence, order
  *              mark, unknown effects)
  *

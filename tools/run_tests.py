@@ -159,6 +159,11 @@ def long_checks(run: Run) -> None:
             fuzz_targets,
         )
     run.part("C: coverage", tool("coverage"))
+    rules = sorted(p.relative_to(ROOT) for p in (ROOT / "src" / "compile").glob("elide*.c"))
+    run.part(
+        "C: a text test for every branch of elide",
+        tool("coverage", *rules, "--suite=text", "--require"),
+    )
 
 
 def fuzz_targets() -> bool:

@@ -51,14 +51,12 @@ static bool both_arguments(const unit_t *unit, const unit_view_t *a, const unit_
            unit->storages[b->storage].kind == IR_STORAGE_ARGUMENT;
 }
 
-span_relation_t depend_relate(unit_t *unit, uint32_t a, uint32_t b)
+span_relation_t depend_relate(unit_t *unit, const unit_view_t *a, const unit_view_t *b)
 {
-    const unit_view_t *x = &unit->views[a];
-    const unit_view_t *y = &unit->views[b];
-    if (both_arguments(unit, x, y)) {
-        return facts_ask(unit->facts, unit_base(unit, x), &x->span, unit_base(unit, y), &y->span);
+    if (both_arguments(unit, a, b)) {
+        return facts_ask(unit->facts, unit_base(unit, a), &a->span, unit_base(unit, b), &b->span);
     }
-    return x->storage == y->storage ? span_relate(&x->span, &y->span) : SPAN_DISJOINT;
+    return a->storage == b->storage ? span_relate(&a->span, &b->span) : SPAN_DISJOINT;
 }
 
 bool depend_overlaps(unit_t *unit, uint32_t a, uint32_t b)
@@ -108,9 +106,7 @@ static bool is_ordered(const unit_op_t *op)
     return (op->effects & UNCOPY_EFFECT_RANDOM) != 0 || (op->effects & UNCOPY_EFFECT_AUDITED) == 0;
 }
 
-/* Whether op may end the call with an error: what is written outside before it must be written,
- * what is written after it must not. */
-static bool may_raise(const unit_op_t *op)
+bool depend_may_raise(const unit_op_t *op)
 {
     return (op->effects & UNCOPY_EFFECT_RAISES) != 0 || (op->effects & UNCOPY_EFFECT_AUDITED) == 0;
 }
@@ -144,9 +140,10 @@ uncopy_status_t depend_conflicts(unit_t *unit, const unit_op_t *a, const unit_op
     *out_conflicts = true;
     if ((is_ordered(a) && is_ordered(b)) || (is_collective(a) && is_collective(b)) ||
         a->partner == (uint32_t)(b - unit->ops) || (x.is_unknown && touches_exposed(unit, &y)) ||
-        (y.is_unknown && touches_exposed(unit, &x)) || (may_raise(a) && may_raise(b)) ||
-        (may_raise(a) && writes_argument(unit, &y)) ||
-        (may_raise(b) && writes_argument(unit, &x))) {
+        (y.is_unknown && touches_exposed(unit, &x)) ||
+        (depend_may_raise(a) && depend_may_raise(b)) ||
+        (depend_may_raise(a) && writes_argument(unit, &y)) ||
+        (depend_may_raise(b) && writes_argument(unit, &x))) {
         return UNCOPY_OK;
     }
     bool a_is_mark = a->opcode == OPCODE_ORDER;

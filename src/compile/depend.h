@@ -29,8 +29,8 @@ typedef struct depend_effects {
 UNCOPY_MUST_CHECK uncopy_status_t depend_effects(unit_t *unit, const unit_op_t *op,
                                                  depend_effects_t *out_effects);
 
-/* Exact relation of the bytes of two views. */
-span_relation_t depend_relate(unit_t *unit, uint32_t a, uint32_t b);
+/* Exact relation of the bytes of two views, which need not be in the unit's list. */
+span_relation_t depend_relate(unit_t *unit, const unit_view_t *a, const unit_view_t *b);
 /* Whether they have a common byte. */
 bool depend_overlaps(unit_t *unit, uint32_t a, uint32_t b);
 
@@ -39,6 +39,10 @@ bool depend_overlaps(unit_t *unit, uint32_t a, uint32_t b);
 UNCOPY_MUST_CHECK uncopy_status_t depend_conflicts(unit_t *unit, const unit_op_t *a,
                                                    const unit_op_t *b, bool *out_conflicts,
                                                    uint32_t *out_a, uint32_t *out_b);
+
+/* Whether op may end the call with an error: what is written outside before it must be written,
+ * what is written after it must not. */
+bool depend_may_raise(const unit_op_t *op);
 
 typedef struct depend_hit {
     uint32_t op;   /* UNCOPY_NONE: nothing touches the bytes */

@@ -30,15 +30,16 @@
  *       stays as it is
  *
  * Copies are tried largest first, then by position; each decision is committed before the next is
- * tested, and rounds repeat until nothing changes. An operation that stands in the stretch and only
- * reads D's bytes is moved above the stretch when nothing forbids it. Cost: for each copy, linear
- * in the touches of T and of D within the stretch. */
+ * tested, and rounds repeat until nothing changes (each removes a copy). An operation that stands
+ * in the stretch and only reads D's bytes is moved above the stretch when nothing forbids it. Cost:
+ * for each copy, linear in the touches of T and of D within the stretch. */
 #include <stdlib.h>
 
 #include "base/status.h"
 #include "compile/elide_attempt.h"
 
-enum { MAX_ROUNDS = 4, MAX_HOISTS = 8 };
+/* Each takes an index of the unit. */
+enum { MAX_HOISTS = 8 };
 
 static const char *const codes[REASON_COUNT] = {
 #define REASON(name, code, rule, words, example, remedy) code,
@@ -56,10 +57,7 @@ const char *reason_code(reason_t reason)
 static uncopy_status_t replace_view(attempt_t *attempt, uint32_t *view)
 {
     if (elide_is_of(attempt->unit, *view, attempt->moved)) {
-        unit_view_t restated;
-        if (!elide_restate(attempt, *view, &restated)) {
-            return status_fail(UNCOPY_ERROR_PROGRAM, "a view that restated no longer does");
-        }
+        unit_view_t restated = elide_restated(attempt, *view);
         TRY(unit_add_view(attempt->unit, &restated, view));
     }
     return UNCOPY_OK;
@@ -185,17 +183,16 @@ static uncopy_status_t hoist(attempt_t *attempt, bool *out_moved)
 static uncopy_status_t forward_write(attempt_t *attempt)
 {
     unit_t *unit = attempt->unit;
-    for (int i = 0; i < MAX_HOISTS; i++) {
+    bool is_settled = false;
+    for (int hoists = 0; !is_settled; hoists++) {
+        bool has_moved = false;
         attempt->at = unit->ops[attempt->copy].position;
         attempt->blocker = UNCOPY_NONE;
         TRY(elide_try_write(attempt));
-        bool has_moved = false;
-        if (!attempt->is_legal) {
+        if (!attempt->is_legal && hoists < MAX_HOISTS) {
             TRY(hoist(attempt, &has_moved));
         }
-        if (!has_moved) {
-            break;
-        }
+        is_settled = !has_moved;
     }
     return UNCOPY_OK;
 }
@@ -213,7 +210,11 @@ static uncopy_status_t try_copy(unit_t *unit, uint32_t number, bool *out_removed
     uint32_t to = unit->views[attempt.target].storage;
     *out_removed = false;
     if (from == to) {
-        return elide_refuse(&attempt, REASON_NONE, "");
+        op->reason = (unit_reason_t){REASON_ONE_STORAGE,
+                                     unit_words(unit, "%s and %s are parts of one storage",
+                                                elide_view_words(&attempt, attempt.source),
+                                                elide_view_words(&attempt, attempt.target))};
+        return op->reason.words == NULL ? UNCOPY_ERROR_MEMORY : UNCOPY_OK;
     }
     TRY(forward_write(&attempt));
     if (attempt.is_legal) {
@@ -237,7 +238,7 @@ static uncopy_status_t try_copy(unit_t *unit, uint32_t number, bool *out_removed
  * another dtype. */
 static uncopy_status_t explain_conversion(unit_t *unit, unit_op_t *op)
 {
-    if (op->opcode != OPCODE_CONVERT || op->reads[0].view == UNCOPY_NONE) {
+    if (op->opcode != OPCODE_CONVERT) {
         return UNCOPY_OK;
     }
     uint32_t from = op->reads[0].view;
@@ -263,10 +264,8 @@ static int compare_candidates(const void *a, const void *b)
 {
     const candidate_t *x = a;
     const candidate_t *y = b;
-    if (x->bytes != y->bytes) {
-        return x->bytes > y->bytes ? -1 : 1;
-    }
-    return x->position < y->position ? -1 : x->position > y->position;
+    int by_bytes = (x->bytes < y->bytes) - (x->bytes > y->bytes);
+    return by_bytes != 0 ? by_bytes : (x->position > y->position) - (x->position < y->position);
 }
 
 static uncopy_status_t list_candidates(unit_t *unit, candidate_t **out_list, size_t *out_count)
@@ -278,7 +277,7 @@ static uncopy_status_t list_candidates(unit_t *unit, candidate_t **out_list, siz
     size_t count = 0;
     for (size_t i = 0; i < unit->num_order; i++) {
         const unit_op_t *op = &unit->ops[unit->order[i]];
-        if (!op->is_removed && op->opcode == OPCODE_COPY) {
+        if (op->opcode == OPCODE_COPY) {
             const span_t *span = &unit->views[op->writes[0]].span;
             list[count++] =
                 (candidate_t){span_count(span) * span->element_bytes, unit->order[i], op->position};
@@ -299,7 +298,7 @@ uncopy_status_t elide_run(unit_t *unit)
         TRY(explain_conversion(unit, &unit->ops[unit->order[i]]));
     }
     bool has_changed = true;
-    for (int round = 0; round < MAX_ROUNDS && has_changed; round++) {
+    while (has_changed) {
         has_changed = false;
         for (size_t i = 0; i < count; i++) {
             bool is_removed = false;

@@ -81,6 +81,9 @@ const char *elide_view_words(attempt_t *attempt, uint32_t view);
 /* Restates a view of T; false when it has no equal. */
 bool elide_restate(const attempt_t *attempt, uint32_t view, unit_view_t *out_view);
 
+/* The same for a view that is known to have one: elide_check_views has passed it. */
+unit_view_t elide_restated(const attempt_t *attempt, uint32_t view);
+
 /* w1, w2 for every view of T that op uses; read_reason is the code for a view that is read. */
 UNCOPY_MUST_CHECK uncopy_status_t elide_check_views(attempt_t *attempt, const unit_op_t *op,
                                                     reason_t read_reason);

@@ -4,44 +4,26 @@
 
 /* ---- forwarding a read ---- */
 
-/* The last position at which T is read, or that of C. */
-static uint32_t last_touch(const unit_t *unit, uint32_t storage, uint32_t at)
-{
-    const unit_storage_t *s = &unit->storages[storage];
-    for (size_t i = s->num_touches; i-- > 0;) {
-        const unit_op_t *op = &unit->ops[s->touches[i]];
-        if (!op->is_removed) {
-            return op->position > at ? op->position : at;
-        }
-    }
-    return at;
-}
-
 /* The last reader may itself overwrite S, where it writes exactly what it reads and its row allows
- * that. */
+ * that. It is no operation of unknown effects: such do not touch T (w0). */
 static bool reader_is_in_place(attempt_t *attempt, const unit_op_t *op, const depend_hit_t *hit)
 {
     unit_t *unit = attempt->unit;
-    if ((op_row(op->opcode)->flags & OP_FLAG_IN_PLACE) == 0 || hit->view == UNCOPY_NONE) {
-        return false;
-    }
-    for (size_t i = 0; i < op->num_reads; i++) {
-        unit_view_t restated;
-        uint32_t number = 0;
-        if (elide_is_of(unit, op->reads[i].view, attempt->moved) &&
-            (!elide_restate(attempt, op->reads[i].view, &restated) ||
-             unit_add_view(unit, &restated, &number) != UNCOPY_OK ||
-             depend_relate(unit, number, hit->view) != SPAN_SAME)) {
-            return false;
+    bool is_in_place = (op_row(op->opcode)->flags & OP_FLAG_IN_PLACE) != 0;
+    for (size_t i = 0; is_in_place && i < op->num_reads; i++) {
+        if (elide_is_of(unit, op->reads[i].view, attempt->moved)) {
+            unit_view_t restated = elide_restated(attempt, op->reads[i].view);
+            is_in_place = depend_relate(unit, &restated, &unit->views[hit->view]) == SPAN_SAME;
         }
     }
-    return true;
+    return is_in_place;
 }
 
 static uncopy_status_t check_source_stays(attempt_t *attempt)
 {
     unit_t *unit = attempt->unit;
-    uint32_t last = last_touch(unit, attempt->moved, attempt->at);
+    const unit_storage_t *storage = &unit->storages[attempt->moved];
+    uint32_t last = unit->ops[storage->touches[storage->num_touches - 1]].position;
     depend_query_t query = {.view = attempt->place,
                             .writes_only = true,
                             .from = attempt->at + 1,
@@ -54,7 +36,7 @@ static uncopy_status_t check_source_stays(attempt_t *attempt)
         return UNCOPY_OK;
     }
     const unit_op_t *op = &unit->ops[hit.op];
-    if (op->position < last || unit->order[last] != hit.op) {
+    if (op->position < last) {
         return elide_refuse(attempt, REASON_SOURCE_OVERWRITTEN,
                             unit_words(unit, "%s overwrites %s before %s reads the copy",
                                        elide_op_words(attempt, hit.op),
@@ -77,7 +59,7 @@ static uncopy_status_t check_readers(attempt_t *attempt)
     for (size_t i = 0; i < storage->num_touches && attempt->is_legal; i++) {
         uint32_t number = storage->touches[i];
         const unit_op_t *op = &unit->ops[number];
-        if (op->is_removed || number == attempt->copy) {
+        if (number == attempt->copy) {
             continue;
         }
         if (HAS_R &&

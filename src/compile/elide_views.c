@@ -1,5 +1,7 @@
 /* Views of the copied storage in other places: restating them, and which operations take the result
  * (w1, w2). */
+#include <assert.h>
+
 #include "base/status.h"
 #include "compile/elide_attempt.h"
 
@@ -34,8 +36,17 @@ bool elide_restate(const attempt_t *attempt, uint32_t view, unit_view_t *out_vie
                         &out_view->span);
 }
 
-uncopy_status_t elide_refuse_layout(attempt_t *attempt, const unit_op_t *op, uint32_t view,
-                                    reason_t reason)
+unit_view_t elide_restated(const attempt_t *attempt, uint32_t view)
+{
+    unit_view_t restated;
+    bool has_equal = elide_restate(attempt, view, &restated);
+    assert(has_equal);
+    (void)has_equal;
+    return restated;
+}
+
+static uncopy_status_t refuse_layout(attempt_t *attempt, const unit_op_t *op, uint32_t view,
+                                     reason_t reason)
 {
     unit_t *unit = attempt->unit;
     span_relation_t relation =
@@ -70,25 +81,17 @@ static bool has_native_kernel(const unit_t *unit, const unit_op_t *op)
 }
 
 /* Whether the operation takes view t as an operand it reads, with the strides of r, and the same
- * bits. */
-static bool takes_read(const unit_t *unit, const unit_op_t *op, const span_t *t, const span_t *r)
+ * bits. Pointwise operations and moves do: element by element, ours and the host's alike. Fences
+ * and order marks read nothing. */
+static bool takes_read(const unit_op_t *op, const span_t *t, const span_t *r)
 {
-    switch (op_row(op->opcode)->class_) {
-    case OP_CLASS_POINTWISE:
-    case OP_CLASS_MOVE:
-        return true; /* element by element: ours and the host's alike */
-    case OP_CLASS_COLLECTIVE:
+    op_class_t class_ = op_row(op->opcode)->class_;
+    if (class_ == OP_CLASS_COLLECTIVE) {
         return span_is_contiguous(r);
-    case OP_CLASS_FENCE:
-    case OP_CLASS_ORDER:
-        return true;
-    case OP_CLASS_MATMUL:
-        return span_has_same_layout(t, r);
-    case OP_CLASS_EXTERN:
-        return (op->effects & UNCOPY_EFFECT_LAYOUT) == 0 || span_has_same_layout(t, r);
     }
-    (void)unit;
-    return false;
+    bool needs_layout = class_ == OP_CLASS_MATMUL ||
+                        (class_ == OP_CLASS_EXTERN && (op->effects & UNCOPY_EFFECT_LAYOUT) != 0);
+    return !needs_layout || span_has_same_layout(t, r);
 }
 
 /* Likewise for a view it writes. *out_reason says what is missing. */
@@ -104,7 +107,7 @@ static bool takes_write(const unit_t *unit, const unit_op_t *op, bool is_return,
         return true;
     }
     bool needs_out = class_ == OP_CLASS_EXTERN ? is_return : !has_native_kernel(unit, op);
-    if (needs_out && ((op->effects & UNCOPY_EFFECT_OUT) == 0 || op->num_returns > 1)) {
+    if (needs_out && (op->effects & UNCOPY_EFFECT_OUT) == 0) { /* with it, one result: v13 */
         *out_reason = REASON_NO_OUT_FORM;
         return false;
     }
@@ -120,11 +123,10 @@ static uncopy_status_t check_read(attempt_t *attempt, const unit_op_t *op, uint3
 {
     unit_view_t restated;
     if (!elide_restate(attempt, view, &restated)) {
-        return elide_refuse_layout(attempt, op, view, reason);
+        return refuse_layout(attempt, op, view, reason);
     }
-    if (HAS_W2 &&
-        !takes_read(attempt->unit, op, &attempt->unit->views[view].span, &restated.span)) {
-        return elide_refuse_layout(attempt, op, view, reason);
+    if (HAS_W2 && !takes_read(op, &attempt->unit->views[view].span, &restated.span)) {
+        return refuse_layout(attempt, op, view, reason);
     }
     return UNCOPY_OK;
 }
@@ -134,7 +136,7 @@ static uncopy_status_t check_write(attempt_t *attempt, const unit_op_t *op, uint
 {
     unit_view_t restated;
     if (!elide_restate(attempt, view, &restated)) {
-        return elide_refuse_layout(attempt, op, view, REASON_LAYOUT);
+        return refuse_layout(attempt, op, view, REASON_LAYOUT);
     }
     reason_t reason = REASON_NONE;
     if (HAS_W2 && !takes_write(attempt->unit, op, is_return, &attempt->unit->views[view].span,
@@ -146,7 +148,7 @@ static uncopy_status_t check_write(attempt_t *attempt, const unit_op_t *op, uint
                                            unit_op_words(attempt->unit, op),
                                            unit_view_words(attempt->unit, attempt->place)));
         }
-        return elide_refuse_layout(attempt, op, view, reason);
+        return refuse_layout(attempt, op, view, reason);
     }
     return UNCOPY_OK;
 }

@@ -4,16 +4,12 @@
 
 /* ---- w3: operands of one operation ---- */
 
-/* A gather may read its own slot of the destination: the bytes it would write there are those it
- * reads. */
-static bool is_own_slot(attempt_t *attempt, const unit_op_t *op, const unit_view_t *written,
-                        uint32_t other)
+/* A gather may read its own slot of the destination, which w2 has found contiguous: the bytes it
+ * would write there are those it reads. */
+static bool is_own_slot(unit_t *unit, const unit_op_t *op, const unit_view_t *written,
+                        const unit_view_t *other)
 {
-    unit_t *unit = attempt->unit;
-    if (op->opcode != OPCODE_ALL_GATHER || !span_is_contiguous(&written->span)) {
-        return false;
-    }
-    const span_t *source = &unit->views[other].span;
+    const span_t *source = &other->span;
     int64_t bytes = span_count(source) * source->element_bytes;
     unit_view_t slot = *written;
     slot.span.rank = source->rank;
@@ -22,9 +18,7 @@ static bool is_own_slot(attempt_t *attempt, const unit_op_t *op, const unit_view
         slot.span.sizes[d] = source->sizes[d];
         slot.span.strides[d] = source->strides[d];
     }
-    uint32_t number = 0;
-    return span_is_contiguous(source) && unit_add_view(unit, &slot, &number) == UNCOPY_OK &&
-           depend_relate(unit, number, other) == SPAN_SAME;
+    return span_is_contiguous(source) && depend_relate(unit, &slot, other) == SPAN_SAME;
 }
 
 /* Whether operand `other`, read by the first operation on T, may lie on the bytes of D: exactly
@@ -32,26 +26,24 @@ static bool is_own_slot(attempt_t *attempt, const unit_op_t *op, const unit_view
 static bool may_be_in_place(attempt_t *attempt, const unit_op_t *op, uint32_t other)
 {
     unit_t *unit = attempt->unit;
-    unit_view_t restated;
-    if (op->position != attempt->first || op->num_writes != 1 || op->num_returns != 0 ||
-        !elide_restate(attempt, op->writes[0], &restated)) {
+    const unit_view_t *read = &unit->views[other];
+    bool is_gather = op->opcode == OPCODE_ALL_GATHER;
+    bool is_in_place = (op_row(op->opcode)->flags & OP_FLAG_IN_PLACE) != 0;
+    /* Rows have one result and return nothing (v3). */
+    if (op->position != attempt->first || !(is_gather || is_in_place) ||
+        !elide_is_of(unit, op->writes[0], attempt->moved)) {
         return false;
     }
-    if (is_own_slot(attempt, op, &restated, other)) {
-        return true;
-    }
-    uint32_t number = 0;
-    return (op_row(op->opcode)->flags & OP_FLAG_IN_PLACE) != 0 &&
-           unit_add_view(unit, &restated, &number) == UNCOPY_OK &&
-           depend_relate(unit, number, other) == SPAN_SAME;
+    unit_view_t restated = elide_restated(attempt, op->writes[0]);
+    return is_gather ? is_own_slot(unit, op, &restated, read)
+                     : depend_relate(unit, &restated, read) == SPAN_SAME;
 }
 
 static uncopy_status_t check_other(attempt_t *attempt, const unit_op_t *op, uint32_t other,
                                    bool is_read)
 {
     unit_t *unit = attempt->unit;
-    if (other == UNCOPY_NONE || elide_is_of(unit, other, attempt->moved) ||
-        !depend_overlaps(unit, attempt->place, other) ||
+    if (elide_is_of(unit, other, attempt->moved) || !depend_overlaps(unit, attempt->place, other) ||
         (is_read && may_be_in_place(attempt, op, other))) {
         return UNCOPY_OK;
     }
@@ -64,23 +56,18 @@ static uncopy_status_t check_other(attempt_t *attempt, const unit_op_t *op, uint
 
 static uncopy_status_t check_operands(attempt_t *attempt, const unit_op_t *op)
 {
-    for (size_t i = 0; HAS_W3 && i < op->num_reads && attempt->is_legal; i++) {
-        TRY(check_other(attempt, op, op->reads[i].view, true));
-    }
-    for (size_t i = 0; HAS_W3 && i < op->num_writes && attempt->is_legal; i++) {
-        TRY(check_other(attempt, op, op->writes[i], false));
-    }
-    for (size_t i = 0; HAS_W3 && i < op->num_returns && attempt->is_legal; i++) {
-        if (!op->return_is_alias[i]) {
-            TRY(check_other(attempt, op, op->returns[i], false));
-        }
+    depend_effects_t effects;
+    TRY(depend_effects(attempt->unit, op, &effects));
+    for (size_t i = 0; HAS_W3 && i < effects.count && attempt->is_legal; i++) {
+        TRY(check_other(attempt, op, effects.effects[i].view, !effects.effects[i].is_write));
     }
     return UNCOPY_OK;
 }
 
 /* ---- forwarding a write ---- */
 
-/* w0 and the parts of w1 that need no other operation. */
+/* w0 and the part of w1 that needs no other operation. D is injective: v8 demands it of what the
+ * program writes, and what is restated keeps it. */
 static uncopy_status_t check_ends(attempt_t *attempt)
 {
     unit_t *unit = attempt->unit;
@@ -90,13 +77,10 @@ static uncopy_status_t check_ends(attempt_t *attempt)
                                        elide_view_words(attempt, attempt->source),
                                        elide_view_words(attempt, attempt->target)));
     }
-    uint32_t bad = !span_is_injective(&unit->views[attempt->target].span)   ? attempt->target
-                   : !span_is_injective(&unit->views[attempt->source].span) ? attempt->source
-                                                                            : UNCOPY_NONE;
-    if (HAS_W1 && bad != UNCOPY_NONE) {
-        return elide_refuse(
-            attempt, REASON_NOT_INJECTIVE,
-            unit_words(unit, "%s lists a byte more than once", elide_view_words(attempt, bad)));
+    if (HAS_W1 && !span_is_injective(&unit->views[attempt->source].span)) {
+        return elide_refuse(attempt, REASON_NOT_INJECTIVE,
+                            unit_words(unit, "%s lists a byte more than once",
+                                       elide_view_words(attempt, attempt->source)));
     }
     return UNCOPY_OK;
 }
@@ -111,9 +95,7 @@ static uncopy_status_t check_raises(attempt_t *attempt)
     }
     for (uint32_t p = attempt->first; p < attempt->at; p++) {
         const unit_op_t *op = &unit->ops[unit->order[p]];
-        bool may_raise =
-            (op->effects & UNCOPY_EFFECT_RAISES) != 0 || (op->effects & UNCOPY_EFFECT_AUDITED) == 0;
-        if (!op->is_removed && may_raise) {
+        if (!op->is_removed && depend_may_raise(op)) {
             return elide_refuse(
                 attempt, REASON_MAY_RAISE,
                 unit_words(unit, "%s may raise before the copy, when %s must still be as it was",
@@ -164,7 +146,7 @@ static uncopy_status_t check_after(attempt_t *attempt)
     const unit_storage_t *storage = &unit->storages[attempt->moved];
     for (size_t i = 0; HAS_W5 && i < storage->num_touches; i++) {
         const unit_op_t *op = &unit->ops[storage->touches[i]];
-        if (op->is_removed || op->position <= attempt->at) {
+        if (op->position <= attempt->at) {
             continue;
         }
         if (elide_writes_storage(unit, op, attempt->moved)) {
@@ -194,7 +176,7 @@ static uncopy_status_t check_touches(attempt_t *attempt)
     for (size_t i = 0; i < storage->num_touches && attempt->is_legal; i++) {
         uint32_t number = storage->touches[i];
         const unit_op_t *op = &unit->ops[number];
-        if (op->is_removed || number == attempt->copy) {
+        if (number == attempt->copy) {
             continue;
         }
         TRY(elide_check_views(attempt, op, REASON_LAYOUT));
@@ -205,24 +187,13 @@ static uncopy_status_t check_touches(attempt_t *attempt)
     return UNCOPY_OK;
 }
 
-static uint32_t first_touch(const unit_t *unit, uint32_t storage)
-{
-    const unit_storage_t *at = &unit->storages[storage];
-    for (size_t i = 0; i < at->num_touches; i++) {
-        if (!unit->ops[at->touches[i]].is_removed) {
-            return unit->ops[at->touches[i]].position;
-        }
-    }
-    return 0;
-}
-
 uncopy_status_t elide_try_write(attempt_t *attempt)
 {
     unit_t *unit = attempt->unit;
     attempt->moved = unit->views[attempt->source].storage;
     attempt->anchor = attempt->source;
     attempt->place = attempt->target;
-    attempt->first = first_touch(unit, attempt->moved);
+    attempt->first = unit->ops[unit->storages[attempt->moved].touches[0]].position;
     attempt->is_legal = true;
     uncopy_status_t (*const checks[])(attempt_t *) = {check_ends, check_touches, check_after,
                                                       check_between, check_raises};

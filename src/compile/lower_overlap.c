@@ -22,7 +22,8 @@ static bool has_own_overlap(unit_t *unit, const unit_op_t *op)
         if (read == UNCOPY_NONE) {
             continue;
         }
-        span_relation_t relation = depend_relate(unit, op->writes[0], read);
+        span_relation_t relation =
+            depend_relate(unit, &unit->views[op->writes[0]], &unit->views[read]);
         if (relation != SPAN_DISJOINT && !is_in_place(unit, op, read, relation)) {
             return true;
         }

@@ -10,8 +10,8 @@
  *
  * Invariants
  *   u1 every view's storage exists; views of one storage compare by their spans, arguments by facts
- *   u2 touches of a storage list every live operation that reads or writes its bytes by its own
- *      views, by position
+ *   u2 touches of a storage list, by position, the operations that read or write its bytes by their
+ *      own views: every live one and no removed one
  *   u3 a fence's partner is its collective and the other way round; the fence comes later */
 #ifndef COMPILE_UNIT_H
 #define COMPILE_UNIT_H

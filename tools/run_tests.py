@@ -27,6 +27,8 @@ WITH_ASSERTS = ["-Dbuildtype=debugoptimized", "-Doptimization=1"]
 SANITIZED = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
 C_FILES = ("include", "src", "python/ext", "tests", "examples", "bench", "fuzz")
 FUZZ_SECONDS = 30
+# Files of src/compile whose every branch a text test takes.
+RULES = ("elide*.c", "depend.c", "normalise.c", "order.c")
 
 # command -> what a machine without it skips
 OPTIONAL_COMMANDS = {
@@ -159,10 +161,11 @@ def long_checks(run: Run) -> None:
             fuzz_targets,
         )
     run.part("C: coverage", tool("coverage"))
-    rules = sorted(p.relative_to(ROOT) for p in (ROOT / "src" / "compile").glob("elide*.c"))
+    found = (p for name in RULES for p in (ROOT / "src" / "compile").glob(name))
+    files = sorted(p.relative_to(ROOT) for p in found)
     run.part(
-        "C: a text test for every branch of elide",
-        tool("coverage", *rules, "--suite=text", "--require"),
+        "C: a text test for every branch of elide, depend, normalise, order",
+        tool("coverage", *files, "--suite=text", "--require"),
     )
 
 

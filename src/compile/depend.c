@@ -16,8 +16,7 @@ static void push(depend_effects_t *list, uint32_t view, bool is_write)
 
 uncopy_status_t depend_effects(unit_t *unit, const unit_op_t *op, depend_effects_t *out_effects)
 {
-    const unit_op_t *source =
-        op->opcode == OPCODE_FENCE && op->partner != UNCOPY_NONE ? &unit->ops[op->partner] : op;
+    const unit_op_t *source = op->opcode == OPCODE_FENCE ? &unit->ops[op->partner] : op;
     size_t most = source->num_reads + source->num_writes + source->num_returns;
     out_effects->count = 0;
     out_effects->is_unknown = (op->effects & UNCOPY_EFFECT_AUDITED) == 0;
@@ -70,12 +69,9 @@ bool depend_overlaps(unit_t *unit, uint32_t a, uint32_t b)
     return x->storage == y->storage && span_overlaps(&x->span, &y->span);
 }
 
-/* Whether an operation of unknown effects may conflict with what the other does. */
+/* Whether an operation of unknown effects may conflict with what the other, a known one, does. */
 static bool touches_exposed(const unit_t *unit, const depend_effects_t *effects)
 {
-    if (effects->is_unknown) {
-        return true;
-    }
     for (size_t i = 0; i < effects->count; i++) {
         if (unit->storages[unit->views[effects->effects[i].view].storage].is_exposed) {
             return true;
@@ -93,7 +89,7 @@ static bool mark_conflicts(unit_t *unit, const unit_op_t *mark, const depend_eff
         return true;
     }
     for (size_t i = 0; i < other->count; i++) {
-        if (view != UNCOPY_NONE && other->effects[i].is_write == other_is_earlier &&
+        if (other->effects[i].is_write == other_is_earlier &&
             depend_overlaps(unit, view, other->effects[i].view)) {
             return true;
         }
@@ -186,8 +182,7 @@ static uncopy_status_t test_op(unit_t *unit, const depend_query_t *query, uint32
                                depend_hit_t *best)
 {
     const unit_op_t *op = &unit->ops[number];
-    if (op->is_removed || number == query->skip ||
-        (best->op != UNCOPY_NONE && unit->ops[best->op].position <= op->position)) {
+    if (best->op != UNCOPY_NONE && unit->ops[best->op].position <= op->position) {
         return UNCOPY_OK;
     }
     depend_effects_t effects;
@@ -242,7 +237,7 @@ static uncopy_status_t search_in_flight(unit_t *unit, const depend_query_t *quer
         if (op->position >= query->from) {
             break;
         }
-        if (op->partner != UNCOPY_NONE && unit->ops[op->partner].position >= query->to) {
+        if (unit->ops[op->partner].position >= query->to) {
             TRY(test_op(unit, query, unit->collectives[i], best));
         }
     }
@@ -255,17 +250,13 @@ static void search_unknown(unit_t *unit, const depend_query_t *query, depend_hit
         return;
     }
     size_t i = first_at_or_after(unit, unit->unknown, unit->num_unknown, query->from);
-    for (; i < unit->num_unknown; i++) {
-        const unit_op_t *op = &unit->ops[unit->unknown[i]];
-        if (op->position >= query->to) {
-            return;
-        }
-        if (!op->is_removed && unit->unknown[i] != query->skip) {
-            if (best->op == UNCOPY_NONE || unit->ops[best->op].position > op->position) {
-                *best = (depend_hit_t){unit->unknown[i], UNCOPY_NONE, true};
-            }
-            return;
-        }
+    if (i == unit->num_unknown) {
+        return;
+    }
+    uint32_t position = unit->ops[unit->unknown[i]].position;
+    bool is_first = best->op == UNCOPY_NONE || unit->ops[best->op].position > position;
+    if (position < query->to && is_first) {
+        *best = (depend_hit_t){unit->unknown[i], UNCOPY_NONE, true};
     }
 }
 
@@ -277,7 +268,7 @@ uncopy_status_t depend_find(unit_t *unit, const depend_query_t *query, depend_hi
         TRY(search_storage(unit, query, storage, &best));
         if (unit->storages[storage].kind == IR_STORAGE_ARGUMENT) {
             for (uint32_t s = 0; s < unit->num_arguments; s++) {
-                if (s != storage && unit->storages[s].num_touches != 0) {
+                if (s != storage) {
                     TRY(search_storage(unit, query, s, &best));
                 }
             }

@@ -56,7 +56,6 @@ typedef struct depend_query {
     uint32_t view;
     bool writes_only;
     uint32_t from, to;
-    uint32_t skip; /* an operation left out, UNCOPY_NONE for none */
     /* operations that touch this storage are left out, UNCOPY_NONE for none */
     uint32_t skip_storage;
 } depend_query_t;

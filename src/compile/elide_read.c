@@ -28,7 +28,6 @@ static uncopy_status_t check_source_stays(attempt_t *attempt)
                             .writes_only = true,
                             .from = attempt->at + 1,
                             .to = last + 1,
-                            .skip = UNCOPY_NONE,
                             .skip_storage = UNCOPY_NONE};
     depend_hit_t hit;
     TRY(depend_find(unit, &query, &hit));

@@ -112,7 +112,6 @@ static uncopy_status_t check_between(attempt_t *attempt)
     depend_query_t query = {.view = attempt->place,
                             .from = attempt->first,
                             .to = attempt->at,
-                            .skip = attempt->copy,
                             .skip_storage = attempt->moved};
     depend_hit_t hit;
     TRY(depend_find(unit, &query, &hit));
@@ -138,7 +137,6 @@ static uncopy_status_t check_after(attempt_t *attempt)
                             .writes_only = true,
                             .from = attempt->at + 1,
                             .to = (uint32_t)unit->num_order,
-                            .skip = UNCOPY_NONE,
                             .skip_storage = UNCOPY_NONE};
     depend_hit_t hit;
     TRY(depend_find(unit, &query, &hit));

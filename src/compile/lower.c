@@ -256,8 +256,7 @@ static uncopy_status_t lower_op(lowering_t *lowering, uint32_t number)
     TRY(copy_name(lowering, op->file, &instruction.file));
     TRY(copy_name(lowering, op->target, &instruction.target));
     if (instruction.kind == PLAN_FENCE) {
-        if (op->partner == UNCOPY_NONE ||
-            unit->program->groups[unit->ops[op->partner].group].size == 1) {
+        if (unit->program->groups[unit->ops[op->partner].group].size == 1) {
             size_t before = plan->num_instructions;
             lowering->instruction_of[op->position] = (uint32_t)(before == 0 ? 0 : before - 1);
             return UNCOPY_OK;

@@ -108,8 +108,9 @@ static uncopy_status_t order_depth_first(graph_t *graph)
     return UNCOPY_OK;
 }
 
-/* Visits with a stack of its own: entries are (operation, next dependence to look at). */
-static uncopy_status_t visit_reverse(graph_t *graph, size_t root, size_t *stack, size_t *next)
+/* Visits with a stack of its own: entries are (operation, next dependence to look at). What an
+ * operation depends on comes before it, so that none is on the stack twice. */
+static void visit_reverse(graph_t *graph, size_t root, size_t *stack, size_t *next)
 {
     size_t depth = 0;
     stack[depth] = root;
@@ -125,13 +126,10 @@ static uncopy_status_t visit_reverse(graph_t *graph, size_t root, size_t *stack,
             stack[depth] = i;
             next[depth++] = 0;
         } else {
-            if (!graph->is_done[at]) {
-                emit(graph, at);
-            }
+            emit(graph, at);
             depth--;
         }
     }
-    return UNCOPY_OK;
 }
 
 static bool is_sink(const graph_t *graph, size_t i)
@@ -152,8 +150,8 @@ static uncopy_status_t order_reverse_depth_first(graph_t *graph)
         return UNCOPY_ERROR_MEMORY;
     }
     for (size_t i = 0; i < graph->count; i++) {
-        if (is_sink(graph, i) && !graph->is_done[i]) {
-            TRY(visit_reverse(graph, i, stack, next));
+        if (is_sink(graph, i)) {
+            visit_reverse(graph, i, stack, next);
         }
     }
     return UNCOPY_OK;

@@ -260,8 +260,7 @@ static void add_touch(unit_t *unit, uint32_t storage, uint32_t op)
 static void visit_touches(unit_t *unit, uint32_t number, touch_visitor_t visit)
 {
     const unit_op_t *op = &unit->ops[number];
-    const unit_op_t *source =
-        op->opcode == OPCODE_FENCE && op->partner != UNCOPY_NONE ? &unit->ops[op->partner] : op;
+    const unit_op_t *source = op->opcode == OPCODE_FENCE ? &unit->ops[op->partner] : op;
     if (op->opcode == OPCODE_ORDER) {
         return;
     }

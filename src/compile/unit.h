@@ -12,7 +12,8 @@
  *   u1 every view's storage exists; views of one storage compare by their spans, arguments by facts
  *   u2 touches of a storage list, by position, the operations that read or write its bytes by their
  *      own views: every live one and no removed one
- *   u3 a fence's partner is its collective and the other way round; the fence comes later */
+ *   u3 a fence's partner is its collective and the other way round, each has one (v14, v15); the
+ *      fence comes later */
 #ifndef COMPILE_UNIT_H
 #define COMPILE_UNIT_H
 

@@ -2,11 +2,12 @@
 """Runs every part of the test run, and goes on when one fails: run_tests.py [lint|test|all].
 
 lint: source lists, include direction, headers alone, clang-format, ruff. test: lint, the C tests
-in three builds (gcc as released, gcc with sanitizers and asserts, clang with asserts), the
-exports, then pytest, whose closing line ends the output. all: also the C tests under valgrind,
-each rule of elide taken out, the fuzz targets for a while, coverage; and UNCOPY_TEST_ALL=1 for
-every test program. What this machine lacks is skipped with one printed line. Exit code: 0 only if
-no part failed. Called by the Makefile, which has made the virtual environment that runs this.
+in four builds (gcc as released, gcc with sanitizers and asserts, those that use threads with the
+thread sanitizer, clang with asserts), the exports, then pytest, whose closing line ends the
+output. all: also the C tests under valgrind, each rule of elide taken out, the fuzz targets for a
+while, coverage; and UNCOPY_TEST_ALL=1 for every test program. What this machine lacks is skipped
+with one printed line. Exit code: 0 only if no part failed. Called by the Makefile, which has made
+the virtual environment that runs this.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ PYTHON = sys.executable
 C_LIBRARY = ["-Dpython=false"]
 WITH_ASSERTS = ["-Dbuildtype=debugoptimized", "-Doptimization=1"]
 SANITIZED = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
+THREADS_SANITIZED = ["-Db_sanitize=thread", "-Db_lundef=false"]
 C_FILES = ("include", "src", "python/ext", "tests", "examples", "bench", "fuzz")
 FUZZ_SECONDS = 30
 # Files of src/compile whose every branch a text test takes.
@@ -141,6 +143,11 @@ def c_builds(run: Run) -> None:
         "C: gcc, ASan and UBSan",
         build("build-sanitize", gcc(), *WITH_ASSERTS, *SANITIZED),
         c_tests("build-sanitize"),
+    )
+    run.part(
+        "C: gcc, TSan",
+        build("build-threads", gcc(), *WITH_ASSERTS, *THREADS_SANITIZED),
+        c_tests("build-threads", "--suite=threads", TSAN_OPTIONS="halt_on_error=1"),
     )
     if shutil.which("clang"):
         run.part("C: clang", build("build-clang", "clang", *WITH_ASSERTS), c_tests("build-clang"))

@@ -94,8 +94,10 @@ UNCOPY_API void **uncopy_frame_slot(uncopy_frame_t *frame);
 
 typedef struct uncopy_host {
     void *self;
-    /* Threads that the host's matmul uses; 0 where that is not known, taken as many. */
-    int num_threads;
+    /* Threads that a run of the calling thread may use, itself included; asked where the options
+     * say 0 and there is work for several. Without this entry: the processors that the process may
+     * use. */
+    int (*threads)(void *self);
     /* Gives block->base memory for its layout (of an arena: u8[bytes]); sets block->data. Without
      * this entry the context's allocator serves, and outputs are released by the caller through
      * uncopy_function_release_outputs. */

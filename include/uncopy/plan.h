@@ -51,6 +51,7 @@ typedef struct uncopy_options {
     uncopy_kernels_t kernels;
     unsigned strict;
     unsigned passes_off;
+    int threads;     /* that a run may use, the calling one included; 0: as many as the host says */
     int has_overlap; /* collectives start as early and are fenced as late as conflicts allow */
 } uncopy_options_t;
 

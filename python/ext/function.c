@@ -5,6 +5,7 @@
  * results. On the way there is no Python call where the borrowed interface serves. */
 #include "function.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -505,6 +506,17 @@ static int option_set(const char *option, const option_word_t *words, PyObject *
     return failed || PyErr_Occurred() ? -1 : 0;
 }
 
+static int option_check_count(const char *option, long value)
+{
+    if (value >= 0 && value <= INT_MAX) {
+        return 0;
+    }
+    if (!PyErr_Occurred()) {
+        PyErr_Format(PyExc_ValueError, "option %s has no value %ld", option, value);
+    }
+    return -1;
+}
+
 static int option_read(const char *name, PyObject *value, uncopy_options_t *out)
 {
     unsigned found = 0;
@@ -522,7 +534,11 @@ static int option_read(const char *name, PyObject *value, uncopy_options_t *out)
     } else if (strcmp(name, "overlap") == 0) {
         out->has_overlap = PyObject_IsTrue(value);
         failed = out->has_overlap < 0 ? -1 : 0;
-    } else if (strcmp(name, "threads") != 0) {
+    } else if (strcmp(name, "threads") == 0) {
+        long threads = PyLong_AsLong(value);
+        failed = option_check_count(name, threads);
+        out->threads = failed ? 0 : (int)threads;
+    } else {
         PyErr_Format(PyExc_ValueError, "there is no option %s", name);
         failed = -1;
     }

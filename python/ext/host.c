@@ -483,7 +483,7 @@ static void end(void *self, uncopy_frame_t *frame, void *call_data, int has_fail
     host_give_gil(call, was_given);
 }
 
-/* Threads that PyTorch uses, 0 when it does not say. */
+/* Threads that PyTorch uses, 1 when it does not say. */
 static int num_threads(void)
 {
     PyObject *number = PyObject_CallNoArgs(core.helper.get_num_threads);
@@ -491,16 +491,28 @@ static int num_threads(void)
     Py_XDECREF(number);
     if (PyErr_Occurred() != NULL) {
         PyErr_Clear();
-        return 0;
+        return 1;
     }
-    return threads > 0 && threads < INT_MAX ? (int)threads : 0;
+    return threads > 0 && threads < INT_MAX ? (int)threads : 1;
+}
+
+/* Of a run: asked at each, since PyTorch's number may be set between calls; without the borrowed
+ * call, that of when the function was made. No GIL needed. */
+static int run_threads(void *self)
+{
+    uint32_t number = 0;
+    if (!torch_abi.has.num_threads) {
+        return ((function_object_t *)self)->num_threads;
+    }
+    return torch_abi.get_num_threads(&number) == 0 && number <= INT_MAX ? (int)number : 1;
 }
 
 uncopy_host_t host_table(function_object_t *function)
 {
+    function->num_threads = torch_abi.has.num_threads ? 0 : num_threads();
     return (uncopy_host_t){
         .self = function,
-        .num_threads = num_threads(),
+        .threads = run_threads,
         .allocate = allocate,
         .release = release,
         .call = host_enter_call,

@@ -72,6 +72,7 @@ typedef struct function_object {
     PyObject *outputs; /* tuple of Output */
     size_t num_arguments;
     size_t num_program_outputs;
+    int num_threads;       /* of PyTorch when it was made, for the slow route */
     plan_facts_t *facts;   /* the plan of the last run first */
     int64_t layout_copies; /* results of host calls that came in another layout than planned */
     int64_t layout_bytes;

@@ -490,6 +490,18 @@ static bool probe_from_blob(void)
     return new_tensor_agrees(handle, 0, UNCOPY_DTYPE_F32, 76) && bytes[0] > 0.5F;
 }
 
+static bool probe_num_threads(void)
+{
+    uint32_t number = 0;
+    if (torch_abi.get_num_threads == NULL || torch_abi.get_num_threads(&number) != 0) {
+        return false;
+    }
+    PyObject *said = PyObject_CallNoArgs(core.helper.get_num_threads);
+    bool agrees = said != NULL && PyLong_AsUnsignedLong(said) == number;
+    Py_XDECREF(said);
+    return agrees && PyErr_Occurred() == NULL;
+}
+
 PyObject *torch_abi_initialize(const char *path, PyObject *forced_off)
 {
     find_symbols(path);

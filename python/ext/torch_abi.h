@@ -38,6 +38,7 @@
     SYMBOL(from_blob, "torch_from_blob", int32_t,                                                  \
            (void *, int64_t, const int64_t *, const int64_t *, int64_t, int32_t, int32_t, int32_t, \
             void **, int32_t, const uint8_t *, int64_t, void (*)(void *, void *), void *))         \
+    SYMBOL(get_num_threads, "torch_get_num_threads", int32_t, (uint32_t *))                        \
     SYMBOL(exception_what, "torch_exception_get_what_without_backtrace", const char *, (void))     \
     SYMBOL(grad_mode_is_enabled, "aoti_torch_grad_mode_is_enabled", bool, (void))                  \
     SYMBOL(grad_mode_set_enabled, "aoti_torch_grad_mode_set_enabled", void, (bool))                \
@@ -59,7 +60,8 @@
     PROBE(view, "views that share a storage, of the same and of another dtype")     \
     PROBE(as_strided, "views with autograd metadata")                               \
     PROBE(matmul, "matrix products into a given tensor")                            \
-    PROBE(from_blob, "tensors over memory of others")
+    PROBE(from_blob, "tensors over memory of others")                               \
+    PROBE(num_threads, "the number of threads that PyTorch uses")
 
 typedef struct torch_abi {
 #define SYMBOL(field, text, result, parameters) result(*field) parameters;

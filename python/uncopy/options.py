@@ -152,10 +152,9 @@ _ROWS = (
     Option(
         "threads",
         0,
-        "threads of a plan's own kernels, 0: as PyTorch",
+        "threads of a plan's own kernels, 0: torch.get_num_threads() at each call",
         _count,
         _number,
-        "threads changes nothing yet: a plan's own kernels run on the calling thread",
     ),
     Option(
         "kernels",

@@ -26,6 +26,11 @@ uncopy_status_t uncopy_context_create(const uncopy_allocator_t *allocator, const
     context->allocator = *used;
     context->log = log == NULL ? (uncopy_log_t){NULL, write_nothing} : *log;
     target_fill(&context->target);
+    uncopy_status_t status = pool_create(&context->allocator, &context->pool);
+    if (status != UNCOPY_OK) {
+        memory_release(used, context, sizeof(*context));
+        return status;
+    }
     *out_context = context;
     return UNCOPY_OK;
 }
@@ -42,6 +47,7 @@ void uncopy_context_release(uncopy_context_t *context)
     if (context != NULL &&
         atomic_fetch_sub_explicit(&context->references, 1, memory_order_acq_rel) == 1) {
         uncopy_allocator_t allocator = context->allocator;
+        pool_release(context->pool);
         memory_release(&allocator, context, sizeof(*context));
     }
 }

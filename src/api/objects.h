@@ -17,6 +17,7 @@ struct uncopy_context {
     uncopy_allocator_t allocator;
     uncopy_log_t log;
     target_t target;
+    pool_t *pool; /* of threads */
 };
 
 struct uncopy_program {

@@ -9,21 +9,25 @@
 /* ---- making ---- */
 
 /* Kernels of every instruction. A call that no kernel takes is found here, before anything runs. */
-static uncopy_status_t bind_kernels(uncopy_plan_t *object)
+static uncopy_status_t bind_kernels(uncopy_plan_t *object, int num_threads)
 {
     plan_t *plan = &object->plan;
     run_kernel_t *kernels = arena_allocate(&plan->arena, plan->num_instructions, sizeof(*kernels));
     if (kernels == NULL) {
         return UNCOPY_ERROR_MEMORY;
     }
+    int64_t shared_ns = 0;
     for (size_t i = 0; i < plan->num_instructions; i++) {
         const plan_instruction_t *at = &plan->instructions[i];
         if (at->call == NULL) {
             continue;
         }
         kernels[i].function = cpu_find(at->call);
-        kernels[i].prefers_host = cpu_prefers_host_matmul(at->call, object->host.num_threads);
-        plan->counts.cost_ns += cpu_cost_ns(at->call);
+        kernels[i].prefers_host = cpu_prefers_host_matmul(at->call);
+        kernels[i].cost_ns = cpu_cost_ns(at->call);
+        kernels[i].cut = cut_choose(at->call, kernels[i].cost_ns);
+        shared_ns += kernels[i].cut.num_chunks > 1 ? kernels[i].cost_ns : 0;
+        plan->counts.cost_ns += kernels[i].cost_ns;
         if (kernels[i].function == NULL && at->kind != PLAN_MATMUL) {
             return status_fail(UNCOPY_ERROR_UNSUPPORTED, "no kernel takes %s of %s (%s:%d)",
                                op_row(at->opcode)->name,
@@ -31,7 +35,12 @@ static uncopy_status_t bind_kernels(uncopy_plan_t *object)
                                at->file == NULL ? "?" : at->file, at->line);
         }
     }
-    object->binding = (run_binding_t){plan, kernels, &object->context->allocator};
+    object->binding = (run_binding_t){.plan = plan,
+                                      .kernels = kernels,
+                                      .allocator = &object->context->allocator,
+                                      .pool = object->context->pool,
+                                      .num_threads = num_threads,
+                                      .shared_ns = shared_ns};
     return UNCOPY_OK;
 }
 
@@ -48,7 +57,7 @@ static uncopy_status_t fill_object(uncopy_plan_t *object, const uncopy_program_t
         const plan_base_t *base = &object->plan.bases[b];
         object->output_bytes += base->kind == UNCOPY_BASE_OUTPUT ? base->size_bytes : 0;
     }
-    return bind_kernels(object);
+    return bind_kernels(object, options == NULL ? 0 : options->threads);
 }
 
 /* One line for each plan made, a warning for each copy that stays in it. */

@@ -126,9 +126,18 @@ const char *cpu_kernel_name(const kernel_call_t *call)
 
 /* ---- cost ---- */
 
-/* Rough figures of one core, in picoseconds: a byte moved from beyond the caches, a cheap operation
- * on an element, one that computes a function, and a multiply-add of a matmul. */
-enum { CALL_NS = 60, BYTE_PS = 30, ELEMENT_PS = 100, FUNCTION_PS = 1500, PRODUCT_PS = 25 };
+/* Rough figures of one core, in picoseconds: a byte moved within the caches, and one of operands
+ * too big for them; a cheap operation on an element, one that computes a function, and a
+ * multiply-add of a matmul. */
+enum {
+    CALL_NS = 60,
+    BYTE_PS = 8,
+    FAR_BYTE_PS = 20,
+    ELEMENT_PS = 30,
+    FUNCTION_PS = 1500,
+    PRODUCT_PS = 25,
+    CACHE_BYTES = 1 << 24,
+};
 
 static bool is_slow(opcode_t opcode)
 {
@@ -168,10 +177,11 @@ static double operand_bytes(const kernel_call_t *call, int32_t index)
 
 int64_t cpu_cost_ns(const kernel_call_t *call)
 {
-    double picoseconds = 0;
+    double bytes = 0;
     for (int32_t i = 0; i < call->num_operands; i++) {
-        picoseconds += BYTE_PS * operand_bytes(call, i);
+        bytes += operand_bytes(call, i);
     }
+    double picoseconds = (bytes > CACHE_BYTES ? FAR_BYTE_PS : BYTE_PS) * bytes;
     double elements = count_elements(call);
     if (call->opcode == OPCODE_MATMUL) {
         picoseconds += PRODUCT_PS * elements * (double)call->k;
@@ -185,7 +195,7 @@ int64_t cpu_cost_ns(const kernel_call_t *call)
 
 /* ---- choice between the own and the host's matmul ---- */
 
-bool cpu_prefers_host_matmul(const kernel_call_t *call, int host_threads)
+bool cpu_prefers_host_matmul(const kernel_call_t *call)
 {
-    return call->opcode == OPCODE_MATMUL && matmul_prefers_host(call, host_threads);
+    return call->opcode == OPCODE_MATMUL && matmul_prefers_host(call);
 }

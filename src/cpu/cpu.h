@@ -32,9 +32,9 @@ int64_t cpu_cost_ns(const kernel_call_t *call);
 const char *cpu_kernel_name(const kernel_call_t *call);
 
 /* Whether a host's matmul (PyTorch's, over MKL and oneDNN) is the faster one for this shape; the
- * figures are in docs/kernels.md. host_threads: how many it uses, 0 for many. False for calls that
- * are no matmul. */
-bool cpu_prefers_host_matmul(const kernel_call_t *call, int host_threads);
+ * figures are in docs/kernels.md. The number of threads does not enter, so that results do not
+ * depend on it. False for calls that are no matmul. */
+bool cpu_prefers_host_matmul(const kernel_call_t *call);
 
 /* The instruction set in use: "portable", "avx2" or "avx512". Chosen at first use by what the
  * processor has; the environment variable UNCOPY_ISA=portable|avx2|avx512 lowers it ("scalar" is

@@ -347,10 +347,10 @@ bool matmul_is_gemv(const kernel_call_t *call)
 
 /* Own kernels win where the call is small against the host's fixed cost, and where few rows stream
  * a big right operand. Limits are of rows * columns * depth (products) and of columns * depth
- * (elements of the right operand), from the tables of docs/kernels.md: the host with as many
- * threads as the machine has (two), this kernel with one. Against a host of one thread, few rows
- * over a big bf16 operand take 0.95 of its time, and nothing is allocated for them. */
-bool matmul_prefers_host(const kernel_call_t *call, int host_threads)
+ * (elements of the right operand), from the tables of docs/kernels.md. Those of few rows over a big
+ * bf16 operand compare one thread with one: 0.95 of the host's time, and nothing is allocated for
+ * them. */
+bool matmul_prefers_host(const kernel_call_t *call)
 {
     enum { SMALL = 1 << 15, HALF_SMALL = 1 << 19, TRANSPOSED_SMALL = 1 << 17, BIG = 1 << 22 };
     if (is_empty(call) || call->k == 0) {
@@ -368,7 +368,7 @@ bool matmul_prefers_host(const kernel_call_t *call, int host_threads)
     }
     switch (product.dtype) {
     case UNCOPY_DTYPE_BF16:
-        if (is_streamed && (product.rows == 1 || (host_threads == 1 && elements >= BIG))) {
+        if (is_streamed && (product.rows == 1 || elements >= BIG)) {
             return false;
         }
         return products > HALF_SMALL || (!is_streamed && elements > TRANSPOSED_SMALL);

@@ -16,6 +16,6 @@ void matmul_run(const kernel_call_t *call, char *const *data);
 /* Words of cpu_kernel_name: "gemv" for at most 8 rows or columns, else "block". */
 bool matmul_is_gemv(const kernel_call_t *call);
 /* See cpu_prefers_host_matmul. */
-bool matmul_prefers_host(const kernel_call_t *call, int host_threads);
+bool matmul_prefers_host(const kernel_call_t *call);
 
 #endif

@@ -10,6 +10,7 @@ typedef struct walk {
     const plan_t *plan;
     const uncopy_host_t *host; /* never NULL: an empty table for none */
     void *call_data;
+    int num_threads;
 } walk_t;
 
 static const uncopy_host_t no_host = {0};
@@ -124,7 +125,20 @@ static void release_all(walk_t *walk)
 
 /* ---- instructions ---- */
 
-static void run_kernel(walk_t *walk, const plan_instruction_t *at, kernel_function_t function)
+/* Data of a cut call, for the threads that do its chunks. */
+typedef struct shared_call {
+    const kernel_call_t *call;
+    const run_kernel_t *kernel;
+    char *const *data;
+} shared_call_t;
+
+static void run_chunks(void *data, uint32_t first, uint32_t end)
+{
+    const shared_call_t *shared = data;
+    cut_run(shared->call, shared->kernel->function, &shared->kernel->cut, shared->data, first, end);
+}
+
+static void run_kernel(walk_t *walk, const plan_instruction_t *at, const run_kernel_t *kernel)
 {
     char *data[KERNEL_MAX_OPERANDS] = {NULL};
     for (int32_t i = 0; i < at->call->num_operands; i++) {
@@ -133,7 +147,13 @@ static void run_kernel(walk_t *walk, const plan_instruction_t *at, kernel_functi
             data[i] = walk->frame->addresses[operand->base] + operand->offset_bytes;
         }
     }
-    function(at->call, data);
+    if (kernel->cut.num_chunks > 1 && walk->num_threads > 1 && kernel->cost_ns >= POOL_FORK_NS) {
+        shared_call_t shared = {at->call, kernel, data};
+        pool_run(walk->frame->binding->pool, walk->num_threads, kernel->cut.num_chunks,
+                 kernel->cost_ns, run_chunks, &shared);
+    } else {
+        kernel->function(at->call, data);
+    }
 }
 
 static uncopy_status_t run_matmul(walk_t *walk, const plan_instruction_t *at,
@@ -148,7 +168,7 @@ static uncopy_status_t run_matmul(walk_t *walk, const plan_instruction_t *at,
             return UNCOPY_OK;
         }
     }
-    run_kernel(walk, at, kernel->function);
+    run_kernel(walk, at, kernel);
     return UNCOPY_OK;
 }
 
@@ -203,7 +223,7 @@ static uncopy_status_t run_instruction(walk_t *walk, const plan_instruction_t *a
     switch (at->kind) {
     case PLAN_KERNEL:
     case PLAN_MOVE_RANK:
-        run_kernel(walk, at, kernel->function);
+        run_kernel(walk, at, kernel);
         return UNCOPY_OK;
     case PLAN_MATMUL:
         return run_matmul(walk, at, kernel);
@@ -297,6 +317,24 @@ static void fill_outputs(const walk_t *walk, uncopy_argument_t *outputs)
     }
 }
 
+/* Threads of this run. Workers are woken now if there will be work for them: by then they look. */
+static void set_threads(walk_t *walk)
+{
+    const run_binding_t *binding = walk->frame->binding;
+    if (binding->pool == NULL || binding->shared_ns < POOL_FORK_NS) {
+        walk->num_threads = 1;
+        return;
+    }
+    walk->num_threads = binding->num_threads;
+    if (walk->num_threads == 0) {
+        walk->num_threads = walk->host->threads != NULL ? walk->host->threads(walk->host->self)
+                                                        : pool_num_processors(binding->pool);
+    }
+    if (binding->shared_ns >= POOL_WAKE_NS) {
+        pool_wake(binding->pool, walk->num_threads);
+    }
+}
+
 uncopy_status_t run_execute(uncopy_frame_t *frame, const uncopy_host_t *host, void *call_data,
                             uncopy_argument_t *outputs)
 {
@@ -305,6 +343,7 @@ uncopy_status_t run_execute(uncopy_frame_t *frame, const uncopy_host_t *host, vo
                    .host = host == NULL ? &no_host : host,
                    .call_data = call_data};
     TRY(check_entries(&walk));
+    set_threads(&walk);
     uncopy_status_t status = allocate_all(&walk);
     if (status == UNCOPY_OK) {
         status = walk_instructions(&walk);

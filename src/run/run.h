@@ -7,17 +7,24 @@
 #define RUN_RUN_H
 
 #include "plan/plan.h"
+#include "run/cut.h"
+#include "run/pool.h"
 #include "uncopy/host.h"
 
 typedef struct run_kernel {
     kernel_function_t function; /* NULL for instructions that need none */
     bool prefers_host;          /* the host's matmul is asked first */
+    cut_t cut;                  /* for several threads */
+    int64_t cost_ns;            /* estimate on one thread */
 } run_kernel_t;
 
 typedef struct run_binding {
     const plan_t *plan;
     const run_kernel_t *kernels; /* one an instruction */
     const uncopy_allocator_t *allocator;
+    pool_t *pool;      /* NULL: instructions run on the calling thread */
+    int num_threads;   /* of a run; 0: what the host says, without one the processors */
+    int64_t shared_ns; /* estimate of what may run on several threads, on one */
 } run_binding_t;
 
 struct uncopy_frame {

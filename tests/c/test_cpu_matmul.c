@@ -187,7 +187,7 @@ static void empty_results_are_left_alone(void)
     }
     char *data[3] = {NULL, NULL, NULL};
     cpu_find (&call)(&call, data);
-    CHECK(!cpu_prefers_host_matmul(&call, 0));
+    CHECK(!cpu_prefers_host_matmul(&call));
 }
 
 /* Two batch dims, one of them broadcast on the right. */

@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ def make_arguments() -> tuple[torch.Tensor, ...]:
 
 def our_threads() -> int:
     """Threads of this process by what the system says."""
-    return len(os.listdir("/proc/self/task"))
+    return len(list(Path("/proc/self/task").iterdir()))
 
 
 def test_results_do_not_depend_on_the_number_of_threads():

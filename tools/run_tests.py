@@ -30,7 +30,7 @@ THREADS_SANITIZED = ["-Db_sanitize=thread", "-Db_lundef=false"]
 C_FILES = ("include", "src", "python/ext", "tests", "examples", "bench", "fuzz")
 FUZZ_SECONDS = 30
 # Files of src/compile whose every branch a text test takes.
-RULES = ("elide*.c", "depend.c", "normalise.c", "order.c")
+RULES = ("elide*.c", "depend.c", "normalise.c", "order.c", "place.c")
 
 # command -> what a machine without it skips
 OPTIONAL_COMMANDS = {
@@ -171,7 +171,7 @@ def long_checks(run: Run) -> None:
     found = (p for name in RULES for p in (ROOT / "src" / "compile").glob(name))
     files = sorted(p.relative_to(ROOT) for p in found)
     run.part(
-        "C: a text test for every branch of elide, depend, normalise, order",
+        "C: a text test for every branch of elide, depend, normalise, order, place",
         tool("coverage", *files, "--suite=text", "--require"),
     )
 

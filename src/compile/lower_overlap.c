@@ -5,10 +5,10 @@
 #include "compile/depend.h"
 #include "compile/lower.h"
 
-static bool is_in_place(unit_t *unit, const unit_op_t *op, uint32_t read, span_relation_t relation)
+/* The same bytes at each index, and so elements of one size. */
+static bool is_in_place(const unit_op_t *op, span_relation_t relation)
 {
-    return relation == SPAN_SAME && (op_row(op->opcode)->flags & OP_FLAG_IN_PLACE) != 0 &&
-           unit->views[op->writes[0]].span.element_bytes == unit->views[read].span.element_bytes;
+    return relation == SPAN_SAME && (op_row(op->opcode)->flags & OP_FLAG_IN_PLACE) != 0;
 }
 
 static bool has_own_overlap(unit_t *unit, const unit_op_t *op)
@@ -24,7 +24,7 @@ static bool has_own_overlap(unit_t *unit, const unit_op_t *op)
         }
         span_relation_t relation =
             depend_relate(unit, &unit->views[op->writes[0]], &unit->views[read]);
-        if (relation != SPAN_DISJOINT && !is_in_place(unit, op, read, relation)) {
+        if (relation != SPAN_DISJOINT && !is_in_place(op, relation)) {
             return true;
         }
     }

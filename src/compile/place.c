@@ -25,7 +25,7 @@ static int compare_by_size(const void *a, const void *b)
     if (x->first != y->first) {
         return x->first < y->first ? -1 : 1;
     }
-    return x < y ? -1 : x > y;
+    return (x > y) - (x < y);
 }
 
 static bool lives_with(const place_item_t *a, const place_item_t *b)

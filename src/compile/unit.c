@@ -343,7 +343,7 @@ uint32_t unit_base(const unit_t *unit, const unit_view_t *view)
 
 bool unit_is_copy_to_itself(const unit_t *unit, const unit_op_t *op)
 {
-    if (op->opcode != OPCODE_COPY || op->reads[0].view == UNCOPY_NONE) {
+    if (op->opcode != OPCODE_COPY) {
         return false;
     }
     const unit_view_t *from = &unit->views[op->reads[0].view];

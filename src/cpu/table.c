@@ -67,6 +67,34 @@ kind_t table_kind(uncopy_dtype_t dtype)
     }
 }
 
+kind_t table_register_kind(uncopy_dtype_t dtype)
+{
+    return dtype == UNCOPY_DTYPE_BF16  ? KIND_BF16
+           : dtype == UNCOPY_DTYPE_F16 ? KIND_F16
+                                       : table_kind(dtype);
+}
+
+uncopy_dtype_t table_register_dtype(kind_t kind)
+{
+    static const uncopy_dtype_t dtypes[KIND_COUNT] = {
+        [KIND_F32] = UNCOPY_DTYPE_F32,   [KIND_F64] = UNCOPY_DTYPE_F64,
+        [KIND_I32] = UNCOPY_DTYPE_I32,   [KIND_I64] = UNCOPY_DTYPE_I64,
+        [KIND_U64] = UNCOPY_DTYPE_U64,   [KIND_BOOL] = UNCOPY_DTYPE_BOOL,
+        [KIND_BF16] = UNCOPY_DTYPE_BF16, [KIND_F16] = UNCOPY_DTYPE_F16,
+    };
+    return dtypes[kind];
+}
+
+int64_t table_register_bytes(kind_t kind)
+{
+    return (int64_t)uncopy_dtype_size(table_register_dtype(kind));
+}
+
+int64_t table_compute_bytes(kind_t kind)
+{
+    return kind == KIND_BF16 || kind == KIND_F16 ? 4 : table_register_bytes(kind);
+}
+
 const char *cpu_isa_name(void)
 {
     return table_get()->name;

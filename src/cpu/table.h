@@ -18,12 +18,36 @@ typedef enum kind {
     KIND_I64,
     KIND_U64,
     KIND_BOOL,
+    KIND_BF16, /* held as bf16, computed in f32, rounded after each operation */
+    KIND_F16,  /* likewise */
     KIND_COUNT,
 } kind_t;
 
 /* Elements of a tile: what a load fills, a loop computes and a store empties. Tiles of the widest
  * kind for a result and three operands take 16 KiB, half of a small L1. */
 enum { TILE = 512 };
+
+/* How a row of pointwise.def takes its first two reads: a vector, or one number in the compute type
+ * for all elements. */
+typedef enum row_form {
+    ROW_VECTORS,
+    ROW_VECTOR_NUMBER, /* the second read is a number */
+    ROW_NUMBER_VECTOR, /* the first read is a number */
+    ROW_FORM_COUNT,
+} row_form_t;
+
+/* What sums, products and extremes are made of; the reductions of a tile program come down to
+ * them. */
+typedef enum fold {
+    FOLD_SUM,
+    FOLD_PROD,
+    FOLD_MAX,
+    FOLD_MIN,
+    FOLD_COUNT,
+} fold_t;
+
+/* Accumulators of a tile's fold. */
+enum { FOLD_LANES = 16 };
 
 /* A number in the compute type of its kind. */
 typedef union number {
@@ -51,10 +75,19 @@ typedef uint64_t any_u64 __attribute__((aligned(1), may_alias));
 typedef void (*load_t)(void *to, int64_t step, const char *from, int64_t stride, int64_t count);
 /* The element at to + i * stride = from[i], rounded to its dtype. */
 typedef void (*store_t)(char *to, int64_t stride, const void *from, int64_t count);
-/* result[i] = formula(reads[0][i], reads[1][i], reads[2][i], scalar). All three reads must be
- * readable; result may be exactly one of them. */
-typedef void (*row_loop_t)(void *result, const void *const *reads, const number_t *scalar,
+/* result[i] = formula(reads[0][i], reads[1][i], reads[2][i], scalars). Only as many reads as the row
+ * has are touched; result may be exactly one of them. Elements are of the kind's register type;
+ * those of a comparison's result and of a selection's first read are u8. A number among the reads
+ * is of the compute type. scalars are the two attributes, in the compute type. */
+typedef void (*row_loop_t)(void *result, const void *const *reads, const number_t *scalars,
                            int64_t count);
+/* total = the fold of count elements: element i goes to accumulator i % 16, and the accumulators are
+ * joined 8, 4, 2, 1 apart. count 0 gives the neutral element. */
+typedef void (*fold_row_t)(void *total, const void *from, int64_t count);
+/* into[i] = into[i] joined with from[i]. */
+typedef void (*join_t)(void *into, const void *from, int64_t count);
+/* Index of the first element that is greatest (or least), a NaN before all. count is above 0. */
+typedef int64_t (*find_t)(const void *from, int64_t count);
 
 /* Matmul's inner loop; see matmul_body.h. */
 typedef void (*multiply_t)(void *total, int64_t total_step, const void *a, const char *b,
@@ -66,7 +99,10 @@ typedef struct table {
     const char *name;
     load_t loads[KIND_COUNT][DTYPE_COUNT];   /* NULL where the kind cannot hold the dtype */
     store_t stores[KIND_COUNT][DTYPE_COUNT]; /* NULL likewise */
-    row_loop_t rows[KIND_COUNT][OPCODE_COUNT];
+    row_loop_t rows[ROW_FORM_COUNT][KIND_COUNT][OPCODE_COUNT]; /* NULL where there is no such form */
+    fold_row_t folds[FOLD_COUNT][KIND_COUNT]; /* of F32, F64, I32, I64 */
+    join_t joins[FOLD_COUNT][KIND_COUNT];
+    find_t finds[2][KIND_COUNT]; /* greatest, least */
     load_t gather_16;                               /* elements of 2 bytes, as they are */
     multiply_t multiply_f32[MULTIPLY_ROW_CHOICES];  /* b is f32 */
     multiply_t multiply_bf16[MULTIPLY_ROW_CHOICES]; /* b is bf16, the rest f32 */
@@ -84,5 +120,16 @@ const table_t *table_get(void);
 
 /* The kind that computes on dtype. dtype must not be complex or opaque. */
 kind_t table_kind(uncopy_dtype_t dtype);
+
+/* The kind of a register that holds values of dtype: as table_kind, but f16 and bf16 are held as
+ * they are. */
+kind_t table_register_kind(uncopy_dtype_t dtype);
+
+/* Bytes of an element of a register of kind, and of a number of its compute type. */
+int64_t table_register_bytes(kind_t kind);
+int64_t table_compute_bytes(kind_t kind);
+
+/* The dtype whose memory a register of kind is laid out as. */
+uncopy_dtype_t table_register_dtype(kind_t kind);
 
 #endif

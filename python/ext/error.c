@@ -16,6 +16,8 @@ static PyObject *exception_type(uncopy_status_t status)
         return core.strict_error != NULL ? core.strict_error : PyExc_RuntimeError;
     case UNCOPY_ERROR_UNSUPPORTED:
         return PyExc_NotImplementedError;
+    case UNCOPY_ERROR_INDEX:
+        return PyExc_IndexError;
     case UNCOPY_OK:
     case UNCOPY_ERROR_FACTS:
     case UNCOPY_ERROR_HOST:

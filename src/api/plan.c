@@ -5,8 +5,32 @@
 #include "base/status.h"
 #include "compile/compile.h"
 #include "cpu/cpu.h"
+#include "cpu/tile.h"
 
 /* ---- making ---- */
+
+static uncopy_status_t bind_tile(uncopy_plan_t *object, const plan_instruction_t *at,
+                                 run_kernel_t *kernel)
+{
+    TRY(tile_prepare(at->tile, &object->plan.arena, &kernel->tile));
+    kernel->cost_ns = kernel->tile.cost_ns;
+    kernel->cut.num_chunks = cut_units(kernel->tile.num_units, kernel->cost_ns);
+    return UNCOPY_OK;
+}
+
+static uncopy_status_t bind_call(const plan_instruction_t *at, run_kernel_t *kernel)
+{
+    kernel->function = cpu_find(at->call);
+    kernel->prefers_host = cpu_prefers_host_matmul(at->call);
+    kernel->cost_ns = cpu_cost_ns(at->call);
+    kernel->cut = cut_choose(at->call, kernel->cost_ns);
+    if (kernel->function == NULL && at->kind != PLAN_MATMUL) {
+        return status_fail(UNCOPY_ERROR_UNSUPPORTED, "no kernel takes %s of %s (%s:%d)",
+                           op_row(at->opcode)->name, uncopy_dtype_name(at->call->operands[0].dtype),
+                           at->file == NULL ? "?" : at->file, at->line);
+    }
+    return UNCOPY_OK;
+}
 
 /* Kernels of every instruction. A call that no kernel takes is found here, before anything runs. */
 static uncopy_status_t bind_kernels(uncopy_plan_t *object, int num_threads)
@@ -19,21 +43,13 @@ static uncopy_status_t bind_kernels(uncopy_plan_t *object, int num_threads)
     int64_t shared_ns = 0;
     for (size_t i = 0; i < plan->num_instructions; i++) {
         const plan_instruction_t *at = &plan->instructions[i];
-        if (at->call == NULL) {
-            continue;
+        if (at->kind == PLAN_TILE) {
+            TRY(bind_tile(object, at, &kernels[i]));
+        } else if (at->call != NULL) {
+            TRY(bind_call(at, &kernels[i]));
         }
-        kernels[i].function = cpu_find(at->call);
-        kernels[i].prefers_host = cpu_prefers_host_matmul(at->call);
-        kernels[i].cost_ns = cpu_cost_ns(at->call);
-        kernels[i].cut = cut_choose(at->call, kernels[i].cost_ns);
         shared_ns += kernels[i].cut.num_chunks > 1 ? kernels[i].cost_ns : 0;
         plan->counts.cost_ns += kernels[i].cost_ns;
-        if (kernels[i].function == NULL && at->kind != PLAN_MATMUL) {
-            return status_fail(UNCOPY_ERROR_UNSUPPORTED, "no kernel takes %s of %s (%s:%d)",
-                               op_row(at->opcode)->name,
-                               uncopy_dtype_name(at->call->operands[0].dtype),
-                               at->file == NULL ? "?" : at->file, at->line);
-        }
     }
     object->binding = (run_binding_t){.plan = plan,
                                       .kernels = kernels,

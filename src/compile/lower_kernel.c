@@ -150,6 +150,11 @@ uncopy_status_t lower_kernel_call(lowering_t *lowering, const unit_op_t *op,
         fill_elementwise(lowering->unit, op, call);
     }
     instruction->call = call;
+    op_class_t class_ = op_row(op->opcode)->class_;
+    if (class_ == OP_CLASS_POINTWISE || op->opcode == OPCODE_CONVERT) {
+        instruction->kind = PLAN_TILE;
+        TRY(tile_of_call(call, &lowering->plan->arena, &instruction->tile));
+    }
     uint32_t operand = instruction->first_operand;
     instruction->kernel_operands[0] = operand++;
     for (size_t i = 0; i < op->num_reads; i++) {

@@ -55,8 +55,6 @@ kernel_function_t cpu_find(const kernel_call_t *call)
     switch (call->opcode) {
     case OPCODE_COPY:
         return first->is_immediate ? NULL : copy_run;
-    case OPCODE_CONVERT:
-        return pointwise_run;
     case OPCODE_FILL:
         if (!first->is_immediate) {
             return copy_run;
@@ -68,7 +66,7 @@ kernel_function_t cpu_find(const kernel_call_t *call)
         return call->rank < 2 || first->is_immediate || call->operands[2].is_immediate ? NULL
                                                                                        : matmul_run;
     default:
-        return pointwise_run;
+        return NULL;
     }
 }
 
@@ -109,10 +107,13 @@ static const char *const block_names[DTYPE_COUNT] = NAMES_BY_DTYPE("matmul.block
 
 const char *cpu_kernel_name(const kernel_call_t *call)
 {
-    kernel_function_t kernel = cpu_find(call);
-    if (kernel == NULL) {
+    uncopy_dtype_t reads[KERNEL_MAX_OPERANDS];
+    if (!call_dtypes(call, reads) ||
+        !cpu_accepts(call->opcode, reads, (size_t)(call->num_operands - 1),
+                     call->operands[0].dtype)) {
         return "none";
     }
+    kernel_function_t kernel = cpu_find(call);
     if (kernel == copy_run) {
         return copy_method_name(call);
     }

@@ -14,7 +14,8 @@
 
 #include "plan/kernel.h"
 
-/* The kernel that runs call, or NULL where none takes it. */
+/* The kernel that runs a copy, fill or matmul, or NULL where none takes it. POINTWISE rows and
+ * CONVERT run as tile programs (cpu/tile.h). */
 kernel_function_t cpu_find(const kernel_call_t *call);
 
 /* Whether a kernel takes an operation with these dtypes: reads holds those of all num_reads

@@ -4,8 +4,6 @@
 
 #include "plan/kernel.h"
 
-/* Pointwise operations and convert. */
-void pointwise_run(const kernel_call_t *call, char *const *data);
 void copy_run(const kernel_call_t *call, char *const *data);
 void fill_run(const kernel_call_t *call, char *const *data);
 

@@ -75,14 +75,14 @@ typedef uint64_t any_u64 __attribute__((aligned(1), may_alias));
 typedef void (*load_t)(void *to, int64_t step, const char *from, int64_t stride, int64_t count);
 /* The element at to + i * stride = from[i], rounded to its dtype. */
 typedef void (*store_t)(char *to, int64_t stride, const void *from, int64_t count);
-/* result[i] = formula(reads[0][i], reads[1][i], reads[2][i], scalars). Only as many reads as the row
- * has are touched; result may be exactly one of them. Elements are of the kind's register type;
+/* result[i] = formula(reads[0][i], reads[1][i], reads[2][i], scalars). Only as many reads as the
+ * row has are touched; result may be exactly one of them. Elements are of the kind's register type;
  * those of a comparison's result and of a selection's first read are u8. A number among the reads
  * is of the compute type. scalars are the two attributes, in the compute type. */
 typedef void (*row_loop_t)(void *result, const void *const *reads, const number_t *scalars,
                            int64_t count);
-/* total = the fold of count elements: element i goes to accumulator i % 16, and the accumulators are
- * joined 8, 4, 2, 1 apart. count 0 gives the neutral element. */
+/* total = the fold of count elements: element i goes to accumulator i % 16, and the accumulators
+ * are joined 8, 4, 2, 1 apart. count 0 gives the neutral element. */
 typedef void (*fold_row_t)(void *total, const void *from, int64_t count);
 /* into[i] = into[i] joined with from[i]. */
 typedef void (*join_t)(void *into, const void *from, int64_t count);
@@ -99,10 +99,11 @@ typedef struct table {
     const char *name;
     load_t loads[KIND_COUNT][DTYPE_COUNT];   /* NULL where the kind cannot hold the dtype */
     store_t stores[KIND_COUNT][DTYPE_COUNT]; /* NULL likewise */
-    row_loop_t rows[ROW_FORM_COUNT][KIND_COUNT][OPCODE_COUNT]; /* NULL where there is no such form */
+    /* NULL where there is no such form */
+    row_loop_t rows[ROW_FORM_COUNT][KIND_COUNT][OPCODE_COUNT];
     fold_row_t folds[FOLD_COUNT][KIND_COUNT]; /* of F32, F64, I32, I64 */
     join_t joins[FOLD_COUNT][KIND_COUNT];
-    find_t finds[2][KIND_COUNT]; /* greatest, least */
+    find_t finds[2][KIND_COUNT];                    /* greatest, least */
     load_t gather_16;                               /* elements of 2 bytes, as they are */
     multiply_t multiply_f32[MULTIPLY_ROW_CHOICES];  /* b is f32 */
     multiply_t multiply_bf16[MULTIPLY_ROW_CHOICES]; /* b is bf16, the rest f32 */

@@ -5,8 +5,8 @@
  * of them in any order, and the result is the same bits for every cut. A run is
  *
  *      tile_check   where the program may raise: all indices, before any effect
- *      tile_run     units 0 .. tile_num_units - 1, in ranges
- *      tile_join    once all units are done, where tile_workspace_bytes is not 0
+ *      tile_run     units 0 .. num_units - 1, in ranges
+ *      tile_join    once all units are done, where workspace_bytes is not 0
  *
  * Addresses come one a slot and need no alignment. Operands of equal index map may be the same
  * bytes (in place); others are disjoint from what is written.
@@ -21,29 +21,19 @@
 
 #include "plan/tile.h"
 
-typedef struct tile_kernel tile_kernel_t;
-
-/* program is read until the code is dropped. The code lies in arena. Errors: UNCOPY_ERROR_MEMORY,
- * UNCOPY_ERROR_UNSUPPORTED (a row or dtype that no inner loop takes; too many values at once). */
+/* program is read until the kernel is dropped. The kernel lies in arena. Errors:
+ * UNCOPY_ERROR_MEMORY, UNCOPY_ERROR_UNSUPPORTED (a row or dtype that no inner loop takes; too many
+ * values at once). */
 UNCOPY_MUST_CHECK uncopy_status_t tile_prepare(const tile_program_t *program, arena_t *arena,
-                                               const tile_kernel_t **out_code);
-
-/* Number of units that a run is cut into. */
-int64_t tile_num_units(const tile_kernel_t *code);
-
-/* Memory that the units of one run share, uninitialised; 0 for most programs. */
-size_t tile_workspace_bytes(const tile_kernel_t *code);
+                                               tile_runner_t *out_runner);
 
 /* False: an index is out of range, and *out_failure says which. */
-bool tile_check(const tile_kernel_t *code, char *const *data, tile_failure_t *out_failure);
+bool tile_check(const tile_kernel_t *kernel, char *const *data, tile_failure_t *out_failure);
 
-void tile_run(const tile_kernel_t *code, char *const *data, void *workspace, int64_t first,
+void tile_run(const tile_kernel_t *kernel, char *const *data, void *workspace, int64_t first,
               int64_t end);
 
-void tile_join(const tile_kernel_t *code, char *const *data, void *workspace);
-
-/* Rough time of all units on one thread; good to a factor of about two. */
-int64_t tile_cost_ns(const tile_kernel_t *code);
+void tile_join(const tile_kernel_t *kernel, char *const *data, void *workspace);
 
 /* How the loop is walked, for printing: "tiles", "rows", "columns". Static storage. */
 const char *tile_method_name(const tile_kernel_t *code);

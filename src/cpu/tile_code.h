@@ -95,8 +95,8 @@ typedef struct tile_entry {
     uint16_t slot;
     uncopy_dtype_t dtype;
     bool is_index;
-    const tile_operand_t *operand;         /* NULL for a loop index */
-    int64_t kept_strides[SPAN_MAX_RANK];   /* of the outer kept dims, and the inner ones last */
+    const tile_operand_t *operand;       /* NULL for a loop index */
+    int64_t kept_strides[SPAN_MAX_RANK]; /* of the outer kept dims, and the inner ones last */
     int64_t reduced_strides[SPAN_MAX_RANK];
 } tile_entry_t;
 
@@ -113,9 +113,9 @@ typedef struct tile_reduction_code {
 /* The steps of one way to use registers: safe is right for operands in place, direct writes some
  * results straight to their operand before all reads are done. */
 typedef struct tile_variant {
-    tile_steps_t setup;                       /* once a range of units */
-    tile_steps_t rows[TILE_MAX_PHASES + 1];   /* once a row, before the phase; the last after all */
-    tile_steps_t elements[TILE_MAX_PHASES];   /* once a tile */
+    tile_steps_t setup;                     /* once a range of units */
+    tile_steps_t rows[TILE_MAX_PHASES + 1]; /* once a row, before the phase; the last after all */
+    tile_steps_t elements[TILE_MAX_PHASES]; /* once a tile */
     tile_place_t *places;
     size_t num_places, places_capacity;
     uint16_t *entry_places, *moving_places; /* those whose pointer changes with the tile */
@@ -142,7 +142,7 @@ struct tile_kernel {
     size_t num_phases;
     int64_t num_splits; /* units of one row or block of lanes */
     int64_t num_units;
-    int64_t num_tiles;   /* rows or blocks of lanes, times splits; as num_units, but for scatters */
+    int64_t num_tiles;  /* rows or blocks of lanes, times splits; as num_units, but for scatters */
     int64_t num_levels; /* of a reduction's tree */
     const char *constants;
     tile_variant_t safe, direct;
@@ -190,6 +190,10 @@ void tile_machine_run(tile_machine_t *machine, const tile_steps_t *steps);
 void tile_machine_run_row(tile_machine_t *machine, const tile_steps_t *steps);
 /* Moves the pointers of places to the tile at hand. */
 void tile_machine_move(tile_machine_t *machine);
+
+/* ---- tile_run.c ---- */
+
+size_t tile_workspace_bytes(const tile_kernel_t *code);
 
 /* ---- tile_reduce.c ---- */
 

@@ -89,8 +89,8 @@ static bool is_line(const tile_machine_t *machine)
            !machine->is_row_step;
 }
 
-static void locate_line(const tile_machine_t *machine, const tile_entry_t *entry, int64_t row_offset,
-                        piece_t *piece)
+static void locate_line(const tile_machine_t *machine, const tile_entry_t *entry,
+                        int64_t row_offset, piece_t *piece)
 {
     const tile_kernel_t *code = machine->code;
     int32_t last = code->reduced_rank - 1;
@@ -119,8 +119,8 @@ static bool next_piece(const tile_machine_t *machine, uint16_t number, piece_t *
     }
     piece->count = machine->columns;
     piece->stride = column_stride(machine, entry);
-    piece->offset = machine->offset[number] +
-                    piece->first / machine->columns * row_stride(machine, entry);
+    piece->offset =
+        machine->offset[number] + piece->first / machine->columns * row_stride(machine, entry);
     return true;
 }
 
@@ -161,8 +161,8 @@ static void load(const tile_machine_t *machine, const tile_step_t *step)
     }
     piece_t piece = {0};
     while (next_piece(machine, step->entry, &piece)) {
-        step->run.load(to + piece.first * step->element_bytes, 1, from + piece.offset,
-                       piece.stride, piece.count);
+        step->run.load(to + piece.first * step->element_bytes, 1, from + piece.offset, piece.stride,
+                       piece.count);
     }
 }
 
@@ -271,8 +271,7 @@ static void scatter(const tile_machine_t *machine, const tile_step_t *step)
         for (int64_t i = 0; i < piece.count; i++) {
             char *to = machine->data[step->entry] + piece.offset + i * piece.stride +
                        picked_offset(machine, step, piece.first + i);
-            const char *from =
-                machine->at[step->from[0]] + (piece.first + i) * step->element_bytes;
+            const char *from = machine->at[step->from[0]] + (piece.first + i) * step->element_bytes;
             number_t total = {.i64 = 0};
             if (step->is_added) {
                 step->load_back(&total, 1, to, 0, 1);

@@ -9,16 +9,16 @@ enum { MAKER_MAX_REGISTERS = 64 };
 #define NO_PLACE ((uint16_t)UINT16_MAX)
 
 typedef struct maker_value {
-    kind_t kind;       /* of its register */
-    size_t level;      /* the first phase that can make it */
-    bool is_row;       /* a row's value, or a number */
-    bool is_kept;      /* several phases need it, and its register keeps it */
-    bool is_made;      /* in this phase or, if kept, an earlier one */
+    kind_t kind;  /* of its register */
+    size_t level; /* the first phase that can make it */
+    bool is_row;  /* a row's value, or a number */
+    bool is_kept; /* several phases need it, and its register keeps it */
+    bool is_made; /* in this phase or, if kept, an earlier one */
     bool is_only_stored;
-    bool varies_in_row; /* along a tile's columns */
-    uint16_t place;     /* of an element's register, a row's lanes, a number's element */
-    uint16_t full;      /* of a row's value as a tile's register */
-    uint16_t number;    /* of a row's value in the compute type */
+    bool varies_in_row;    /* along a tile's columns */
+    uint16_t place;        /* of an element's register, a row's lanes, a number's element */
+    uint16_t full;         /* of a row's value as a tile's register */
+    uint16_t number;       /* of a row's value in the compute type */
     uint16_t direct_entry; /* the operand in whose memory it is made */
     tile_value_t last_use; /* in this phase */
     size_t reduction;      /* number of a REDUCE's reduction */

@@ -19,8 +19,8 @@ static bool names_operand(const tile_instruction_t *at)
 }
 
 /* Calls visit for every value that an instruction uses, its operand's indices among them. */
-#define FOR_EACH_SOURCE(program, at, source)                                                  \
-    for (size_t each = 0; each < count_sources(program, at); each++)                          \
+#define FOR_EACH_SOURCE(program, at, source)                         \
+    for (size_t each = 0; each < count_sources(program, at); each++) \
         for (tile_value_t source = nth_source(program, at, each), once = 0; once == 0; once = 1)
 
 static size_t count_sources(const tile_program_t *program, const tile_instruction_t *at)
@@ -103,8 +103,7 @@ static void set_varies(const tile_kernel_t *code, maker_value_t *values)
         if (at->code == TILE_READ) {
             varies |= entry_varies(code, &code->entries[at->operand]);
         } else if (at->code == TILE_INDEX) {
-            varies |=
-                entry_varies(code, &code->entries[tile_entry_of_index(code, at->operand)]);
+            varies |= entry_varies(code, &code->entries[tile_entry_of_index(code, at->operand)]);
         }
         values[i].varies_in_row = varies;
     }
@@ -305,8 +304,7 @@ static void emit_row_level(maker_t *maker, size_t phase)
     maker->phase = phase;
     for (uint16_t i = 0; i < program->num_instructions; i++) {
         const tile_instruction_t *at = &program->instructions[i];
-        if (at->is_row && maker->is_needed[i] && !is_write(at) &&
-            maker->values[i].level == phase) {
+        if (at->is_row && maker->is_needed[i] && !is_write(at) && maker->values[i].level == phase) {
             maker_emit(maker, &maker->variant->rows[phase], i);
         }
     }
@@ -454,8 +452,8 @@ static tile_program_t *checked_program(const tile_program_t *program, const bool
                                        arena_t *arena)
 {
     tile_program_t *checked = arena_copy(arena, program, 1, sizeof(*program));
-    tile_instruction_t *instructions = arena_copy(
-        arena, program->instructions, program->num_instructions, sizeof(*instructions));
+    tile_instruction_t *instructions =
+        arena_copy(arena, program->instructions, program->num_instructions, sizeof(*instructions));
     if (checked == NULL || instructions == NULL) {
         return NULL;
     }
@@ -592,7 +590,7 @@ static uncopy_status_t make_variants(tile_kernel_t *code, arena_t *arena, const 
 }
 
 uncopy_status_t tile_prepare(const tile_program_t *program, arena_t *arena,
-                             const tile_kernel_t **out_code)
+                             tile_runner_t *out_runner)
 {
     bool is_needed[TILE_MAX_CODES];
     memset(is_needed, 1, sizeof(is_needed));
@@ -601,8 +599,8 @@ uncopy_status_t tile_prepare(const tile_program_t *program, arena_t *arena,
         return UNCOPY_ERROR_MEMORY;
     }
     uncopy_status_t status = UNCOPY_ERROR_UNSUPPORTED;
-    for (int64_t lanes = TILE_MAX_LANES;
-         status == UNCOPY_ERROR_UNSUPPORTED && lanes >= LEAST_LANES; lanes /= 2) {
+    for (int64_t lanes = TILE_MAX_LANES; status == UNCOPY_ERROR_UNSUPPORTED && lanes >= LEAST_LANES;
+         lanes /= 2) {
         *code = (tile_kernel_t){.program = program, .table = table_get()};
         status = make_variants(code, arena, is_needed, lanes);
         if (code->mode != TILE_MODE_COLUMNS) {
@@ -614,18 +612,14 @@ uncopy_status_t tile_prepare(const tile_program_t *program, arena_t *arena,
         TRY(make_check(program, arena, &code->check));
     }
     code->cost_ns = estimate_cost(code);
-    *out_code = code;
+    *out_runner = (tile_runner_t){.kernel = code,
+                                  .num_units = code->num_units,
+                                  .workspace_bytes = tile_workspace_bytes(code),
+                                  .cost_ns = code->cost_ns,
+                                  .check = tile_check,
+                                  .run = tile_run,
+                                  .join = tile_join};
     return UNCOPY_OK;
-}
-
-int64_t tile_num_units(const tile_kernel_t *code)
-{
-    return code->num_units;
-}
-
-int64_t tile_cost_ns(const tile_kernel_t *code)
-{
-    return code->cost_ns;
 }
 
 const char *tile_method_name(const tile_kernel_t *code)

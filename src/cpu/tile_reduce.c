@@ -169,19 +169,18 @@ static void finish(const fold_state_t *state, char *result)
 /* ---- arguments of extremes ---- */
 
 /* Whether b, found later, takes the place of a. */
-#define IS_BETTER(a, b, is_least) \
-    ((is_least ? (b) < (a) : (b) > (a)) || ((b) != (b) && (a) == (a)))
+#define IS_BETTER(a, b, is_least) ((is_least ? (b) < (a) : (b) > (a)) || ((b) != (b) && (a) == (a)))
 
-#define TAKE_BETTER(T)                                                                          \
-    do {                                                                                        \
-        T *best = (T *)(void *)values;                                                          \
-        const T *found = (const T *)(const void *)from;                                         \
-        for (int64_t i = 0; i < state->lanes; i++) {                                            \
-            if (is_first || IS_BETTER(best[i], found[i], is_least)) {                           \
-                best[i] = found[i];                                                             \
-                indices[i] = found_indices == NULL ? index : found_indices[i];                  \
-            }                                                                                   \
-        }                                                                                       \
+#define TAKE_BETTER(T)                                                         \
+    do {                                                                       \
+        T *best = (T *)(void *)values;                                         \
+        const T *found = (const T *)(const void *)from;                        \
+        for (int64_t i = 0; i < state->lanes; i++) {                           \
+            if (is_first || IS_BETTER(best[i], found[i], is_least)) {          \
+                best[i] = found[i];                                            \
+                indices[i] = found_indices == NULL ? index : found_indices[i]; \
+            }                                                                  \
+        }                                                                      \
     } while (0)
 
 static int64_t *argument_indices(const tile_machine_t *machine, const fold_state_t *state)

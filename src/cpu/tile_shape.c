@@ -135,7 +135,8 @@ static void take_sizes(tile_kernel_t *code)
         if (program->is_reduced[d]) {
             code->reduced_sizes[code->reduced_rank++] = program->sizes[d];
         } else {
-            code->kept_sizes[code->kept_rank++] = program->sizes[d];
+            /* an empty loop is shaped as one of one element, and not run */
+            code->kept_sizes[code->kept_rank++] = program->sizes[d] > 0 ? program->sizes[d] : 1;
         }
     }
 }
@@ -237,8 +238,8 @@ static bool is_ordered(const tile_kernel_t *code)
     for (uint16_t i = 0; i < code->program->num_instructions; i++) {
         const tile_instruction_t *at = &code->program->instructions[i];
         bool is_write = at->code == TILE_WRITE || at->code == TILE_ADD;
-        if (is_write && (at->code == TILE_ADD ||
-                         code->program->operands[at->operand].num_indices > 0)) {
+        if (is_write &&
+            (at->code == TILE_ADD || code->program->operands[at->operand].num_indices > 0)) {
             return true;
         }
     }
@@ -290,8 +291,7 @@ static void shape_tiles(tile_kernel_t *code, const bool *is_needed, bool is_seri
     code->tile_columns = smaller(columns, is_transposed ? BLOCK_COLUMNS : TILE_ELEMENTS);
     code->tile_rows = smaller(TILE_ELEMENTS / code->tile_columns, rows);
     code->capacity = code->tile_rows * code->tile_columns;
-    code->num_units = kept_product(code, code->kept_rank - 2) *
-                      count_parts(rows, code->tile_rows) *
+    code->num_units = kept_product(code, code->kept_rank - 2) * count_parts(rows, code->tile_rows) *
                       count_parts(columns, code->tile_columns);
 }
 

@@ -22,8 +22,7 @@ static uint16_t add_place(maker_t *maker, tile_place_t place)
     tile_variant_t *variant = maker->variant;
     if (variant->num_places >= TILE_MAX_PLACES) {
         maker_fail(maker, status_fail(UNCOPY_ERROR_UNSUPPORTED,
-                                      "a tile program needs more than %d places",
-                                      TILE_MAX_PLACES));
+                                      "a tile program needs more than %d places", TILE_MAX_PLACES));
         return 0;
     }
     tile_place_t *places = arena_grow(maker->arena, variant->places, variant->num_places,
@@ -169,12 +168,13 @@ static void add_take(maker_t *maker, tile_steps_t *list, uint16_t to, uint16_t f
                                       uncopy_dtype_name(dtype)));
         return;
     }
-    maker_add_step(maker, list, &(tile_step_t){.code = STEP_TAKE,
-                                               .kind = (uint8_t)kind,
-                                               .element_bytes = (uint8_t)uncopy_dtype_size(dtype),
-                                               .to = to,
-                                               .from = {from},
-                                               .run.load = load});
+    maker_add_step(maker, list,
+                   &(tile_step_t){.code = STEP_TAKE,
+                                  .kind = (uint8_t)kind,
+                                  .element_bytes = (uint8_t)uncopy_dtype_size(dtype),
+                                  .to = to,
+                                  .from = {from},
+                                  .run.load = load});
 }
 
 static void add_give(maker_t *maker, tile_steps_t *list, uint16_t to, uint16_t from, kind_t kind,
@@ -186,12 +186,13 @@ static void add_give(maker_t *maker, tile_steps_t *list, uint16_t to, uint16_t f
                                       uncopy_dtype_name(dtype)));
         return;
     }
-    maker_add_step(maker, list, &(tile_step_t){.code = STEP_GIVE,
-                                               .kind = (uint8_t)kind,
-                                               .element_bytes = (uint8_t)uncopy_dtype_size(dtype),
-                                               .to = to,
-                                               .from = {from},
-                                               .run.store = store});
+    maker_add_step(maker, list,
+                   &(tile_step_t){.code = STEP_GIVE,
+                                  .kind = (uint8_t)kind,
+                                  .element_bytes = (uint8_t)uncopy_dtype_size(dtype),
+                                  .to = to,
+                                  .from = {from},
+                                  .run.store = store});
 }
 
 /* ---- values as they are wanted ---- */
@@ -322,10 +323,10 @@ static row_form_t choose_form(maker_t *maker, const tile_instruction_t *at, uint
     if (at->num_sources != 2) {
         return ROW_VECTORS;
     }
-    bool is_first = maker->values[at->sources[0]].is_row &&
-                    (is_constant(maker, at->sources[0]) || !at->is_row);
-    bool is_second = maker->values[at->sources[1]].is_row &&
-                     (is_constant(maker, at->sources[1]) || !at->is_row);
+    bool is_first =
+        maker->values[at->sources[0]].is_row && (is_constant(maker, at->sources[0]) || !at->is_row);
+    bool is_second =
+        maker->values[at->sources[1]].is_row && (is_constant(maker, at->sources[1]) || !at->is_row);
     if (is_second) {
         *number = number_place(maker, at->sources[1]);
         if (*number != NO_PLACE) {
@@ -519,8 +520,8 @@ static bool lies_as_register(const tile_kernel_t *code, const tile_entry_t *entr
     }
     bool is_tiles = code->mode == TILE_MODE_TILES;
     int32_t last = code->kept_rank - 1;
-    int64_t row = is_tiles ? entry->kept_strides[last - 1]
-                           : entry->reduced_strides[code->reduced_rank - 1];
+    int64_t row =
+        is_tiles ? entry->kept_strides[last - 1] : entry->reduced_strides[code->reduced_rank - 1];
     bool is_whole = code->tile_columns == code->kept_sizes[last];
     return (entry->kept_strides[last] == bytes || code->kept_sizes[last] == 1) &&
            (code->tile_rows == 1 || (is_whole && row == code->tile_columns * bytes));
@@ -611,8 +612,7 @@ static void emit_accumulate(maker_t *maker, tile_steps_t *list, tile_value_t val
                         .kind = (uint8_t)reduction->kind,
                         .element_bytes = element_bytes(reduction->kind),
                         .reduction = (uint16_t)number};
-    step.from[0] =
-        vector_of_kind(maker, list, at->sources[0], reduction->kind, false, &temporary);
+    step.from[0] = vector_of_kind(maker, list, at->sources[0], reduction->kind, false, &temporary);
     maker_add_step(maker, list, &step);
     free_register(maker, temporary);
     free_sources(maker, value);

@@ -18,6 +18,7 @@
 
 #include "base/memory.h"
 #include "plan/kernel.h"
+#include "plan/tile.h"
 #include "span/facts.h"
 #include "uncopy/plan.h"
 
@@ -44,6 +45,7 @@ typedef struct plan_operand {
 
 typedef enum plan_kind {
     PLAN_KERNEL, /* call->... on our kernels */
+    PLAN_TILE,   /* tile on our machine: slot s is the s-th operand */
     PLAN_MATMUL, /* the host's matmul if it takes it, else the kernel */
     PLAN_HOST_CALL,
     PLAN_HOST_COPY,
@@ -66,7 +68,8 @@ typedef struct plan_instruction {
     uint32_t first_operand;
     uint16_t num_results, num_writes, num_reads;
     uncopy_call_form_t form;
-    kernel_call_t *call; /* of KERNEL, MATMUL, MOVE_RANK */
+    kernel_call_t *call; /* of KERNEL, MATMUL, MOVE_RANK; of a TILE that is one operation */
+    const tile_program_t *tile;
     /* operand of each of call's; UNCOPY_NONE for immediates */
     uint32_t kernel_operands[KERNEL_MAX_OPERANDS];
     uncopy_operand_t number; /* of HOST_FILL */

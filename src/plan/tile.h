@@ -135,6 +135,24 @@ typedef struct tile_failure {
     int64_t value, size;
 } tile_failure_t;
 
+/* ---- running, as the runtime sees it ----
+ *
+ * A program made ready for this machine, with the functions that run it; src/cpu/tile.h says what
+ * each does. Units may run in any order and on any threads. */
+
+typedef struct tile_kernel tile_kernel_t;
+
+typedef struct tile_runner {
+    const tile_kernel_t *kernel;
+    int64_t num_units;
+    size_t workspace_bytes; /* shared by the units of a run; 0: none, and no join */
+    int64_t cost_ns;        /* of all units, on one thread */
+    bool (*check)(const tile_kernel_t *kernel, char *const *data, tile_failure_t *out_failure);
+    void (*run)(const tile_kernel_t *kernel, char *const *data, void *workspace, int64_t first,
+                int64_t end);
+    void (*join)(const tile_kernel_t *kernel, char *const *data, void *workspace);
+} tile_runner_t;
+
 /* ---- building ----
  *
  * A builder takes values in order and makes the program. An error (no memory, a limit reached, a
@@ -215,6 +233,11 @@ size_t tile_num_live(const tile_builder_t *builder);
  * a tile form), after which the caller cuts or keeps the operations apart. */
 UNCOPY_MUST_CHECK uncopy_status_t tile_finish(tile_builder_t *builder,
                                               const tile_program_t **out_program);
+
+/* One POINTWISE row or CONVERT on operands as a kernel takes them: slots are the operands that are
+ * no numbers, in order. Errors: as tile_finish. */
+UNCOPY_MUST_CHECK uncopy_status_t tile_of_call(const kernel_call_t *call, arena_t *arena,
+                                               const tile_program_t **out_program);
 
 /* The invariants of this file's head. Errors: UNCOPY_ERROR_PROGRAM naming the instruction. */
 UNCOPY_MUST_CHECK uncopy_status_t tile_verify(const tile_program_t *program);

@@ -73,6 +73,13 @@ cut_t cut_choose(const kernel_call_t *call, int64_t cost_ns)
     return cut;
 }
 
+uint32_t cut_units(int64_t num_units, int64_t cost_ns)
+{
+    int64_t wanted = chunks_by_cost(cost_ns);
+    int64_t chunks = num_units < wanted ? num_units : wanted;
+    return chunks < 1 ? 1 : (uint32_t)chunks;
+}
+
 /* First place of chunk number chunk along the cut dim. */
 static int64_t chunk_begin(const kernel_call_t *call, const cut_t *cut, uint32_t chunk)
 {

@@ -19,6 +19,10 @@ typedef struct cut {
 /* cost_ns: of the whole call on one thread. */
 cut_t cut_choose(const kernel_call_t *call, int64_t cost_ns);
 
+/* Chunks of a tile program of num_units units: chunk c is units [c * num_units / chunks, (c + 1) *
+ * num_units / chunks). */
+uint32_t cut_units(int64_t num_units, int64_t cost_ns);
+
 /* Runs chunks [first, end) of a cut call. */
 void cut_run(const kernel_call_t *call, kernel_function_t function, const cut_t *cut,
              char *const *data, uint32_t first, uint32_t end);

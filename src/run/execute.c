@@ -156,6 +156,50 @@ static void run_kernel(walk_t *walk, const plan_instruction_t *at, const run_ker
     }
 }
 
+/* Data of a tile program, for the threads that do its units. */
+typedef struct shared_tile {
+    const run_kernel_t *kernel;
+    char *const *data;
+    char *workspace;
+} shared_tile_t;
+
+static void run_units(void *data, uint32_t first, uint32_t end)
+{
+    const shared_tile_t *shared = data;
+    const tile_runner_t *tile = &shared->kernel->tile;
+    int64_t chunks = shared->kernel->cut.num_chunks;
+    tile->run(tile->kernel, shared->data, shared->workspace, tile->num_units * first / chunks,
+              tile->num_units * end / chunks);
+}
+
+static uncopy_status_t run_tile(walk_t *walk, const plan_instruction_t *at,
+                                const run_kernel_t *kernel)
+{
+    const tile_runner_t *runner = &kernel->tile;
+    char *data[TILE_MAX_SLOTS];
+    for (size_t i = 0; i < at->tile->num_slots; i++) {
+        const plan_operand_t *operand = &walk->plan->operands[at->first_operand + i];
+        data[i] = walk->frame->addresses[operand->base] + operand->offset_bytes;
+    }
+    tile_failure_t failure;
+    if (at->tile->may_raise && !runner->check(runner->kernel, data, &failure)) {
+        return status_fail(UNCOPY_ERROR_INDEX, "index %lld is out of range of %lld (%s, %s:%d)",
+                           (long long)failure.value, (long long)failure.size,
+                           op_row(at->opcode)->name, at->file == NULL ? "?" : at->file, at->line);
+    }
+    if (kernel->cut.num_chunks > 1 && walk->num_threads > 1 && kernel->cost_ns >= POOL_FORK_NS) {
+        shared_tile_t shared = {kernel, data, walk->frame->workspace};
+        pool_run(walk->frame->binding->pool, walk->num_threads, kernel->cut.num_chunks,
+                 kernel->cost_ns, run_units, &shared);
+    } else {
+        runner->run(runner->kernel, data, walk->frame->workspace, 0, runner->num_units);
+    }
+    if (runner->workspace_bytes > 0) {
+        runner->join(runner->kernel, data, walk->frame->workspace);
+    }
+    return UNCOPY_OK;
+}
+
 static uncopy_status_t run_matmul(walk_t *walk, const plan_instruction_t *at,
                                   const run_kernel_t *kernel)
 {
@@ -225,6 +269,8 @@ static uncopy_status_t run_instruction(walk_t *walk, const plan_instruction_t *a
     case PLAN_MOVE_RANK:
         run_kernel(walk, at, kernel);
         return UNCOPY_OK;
+    case PLAN_TILE:
+        return run_tile(walk, at, kernel);
     case PLAN_MATMUL:
         return run_matmul(walk, at, kernel);
     case PLAN_HOST_CALL:
@@ -263,6 +309,7 @@ static const char *missing_entry(const walk_t *walk, const plan_instruction_t *a
     case PLAN_MATMUL:
         return kernel->function == NULL && host->matmul == NULL ? "matmul" : NULL;
     case PLAN_KERNEL:
+    case PLAN_TILE:
     case PLAN_MOVE_RANK:
         break;
     }

@@ -38,6 +38,17 @@ static void set_constants(const plan_t *plan, char **addresses)
     }
 }
 
+/* What the instruction that needs most shares among its units. */
+static size_t most_workspace_bytes(const run_binding_t *binding)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < binding->plan->num_instructions; i++) {
+        size_t bytes = binding->kernels[i].tile.workspace_bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 uncopy_status_t run_frame_create(const run_binding_t *binding, uncopy_frame_t **out_frame)
 {
     const plan_t *plan = binding->plan;
@@ -47,7 +58,9 @@ uncopy_status_t run_frame_create(const run_binding_t *binding, uncopy_frame_t **
     size_t planned_bytes = aligned(num_facts * sizeof(int64_t));
     size_t scratch_bytes = aligned(num_facts * sizeof(uint32_t));
     size_t bounds_bytes = aligned(plan->num_operands * sizeof(uncopy_bound_t));
-    size_t size = frame_bytes + addresses_bytes + planned_bytes + scratch_bytes + bounds_bytes;
+    size_t workspace_bytes = aligned(most_workspace_bytes(binding));
+    size_t size = frame_bytes + addresses_bytes + planned_bytes + scratch_bytes + workspace_bytes +
+                  bounds_bytes;
     char *block = memory_allocate(binding->allocator, size, "a frame");
     if (block == NULL) {
         return UNCOPY_ERROR_MEMORY;
@@ -59,6 +72,7 @@ uncopy_status_t run_frame_create(const run_binding_t *binding, uncopy_frame_t **
     frame->planned = (int64_t *)(void *)(block + frame_bytes + addresses_bytes);
     frame->facts_scratch =
         (uint32_t *)(void *)(block + frame_bytes + addresses_bytes + planned_bytes);
+    frame->workspace = block + size - bounds_bytes - workspace_bytes;
     frame->bounds = (uncopy_bound_t *)(void *)(block + size - bounds_bytes);
     for (uint32_t i = 0; i < num_facts; i++) {
         frame->facts_scratch[i] = i;

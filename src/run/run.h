@@ -16,6 +16,7 @@ typedef struct run_kernel {
     bool prefers_host;          /* the host's matmul is asked first */
     cut_t cut;                  /* for several threads */
     int64_t cost_ns;            /* estimate on one thread */
+    tile_runner_t tile;         /* of PLAN_TILE */
 } run_kernel_t;
 
 typedef struct run_binding {
@@ -33,6 +34,7 @@ struct uncopy_frame {
     int64_t *planned; /* argument bases' addresses of the last run whose facts held */
     uint32_t *facts_scratch;
     uncopy_bound_t *bounds; /* one an operand; data is set where the host is told of it */
+    char *workspace;        /* of the tile program at hand */
     void *host_slot;
     bool has_run;              /* planned is set */
     bool owns_arena;           /* the arena came from the allocator, not from the host */

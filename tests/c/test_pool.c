@@ -284,16 +284,16 @@ static void parts_of_elementwise_calls_are_the_whole(void)
 {
     static const int64_t shapes[][3] = {{1, 1, 100000}, {3, 100, 77}, {1000, 1, 65}, {64, 40, 1},
                                         {2, 2, 9000},   {9, 9, 9},    {300, 300, 1}, {5, 1, 1031}};
-    static const unsigned none[3] = {0, 0, 0}, mixed[3] = {0, 1, 4};
+    static const unsigned none[2] = {0, 0}, mixed[2] = {0, 5};
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
         size_t bytes = sizeof(float);
         for (int d = 0; d < 3; d++) {
             bytes *= (size_t)shapes[i][d];
         }
         for (int64_t cost = 5000; cost < 10000000; cost *= 9) {
-            kernel_call_t add = make_call(OPCODE_ADD, 3, 3, shapes[i], i % 2 ? none : mixed);
+            kernel_call_t spread = make_call(OPCODE_COPY, 2, 3, shapes[i], mixed);
             kernel_call_t copy = make_call(OPCODE_COPY, 2, 3, shapes[i], none);
-            CHECK(parts_agree(&add, cost, bytes));
+            CHECK(parts_agree(&spread, cost, bytes));
             CHECK(parts_agree(&copy, cost, bytes));
         }
     }
@@ -346,6 +346,9 @@ static void small_and_empty_calls_are_not_cut(void)
     call = make_call(OPCODE_ADD, 3, 1, big, none);
     CHECK(cut_choose(&call, 1000).num_chunks == 1);
     CHECK(cut_choose(&call, LONG_NS * 100).num_chunks == CUT_MAX_CHUNKS);
+    CHECK(cut_units(1, LONG_NS) == 1 && cut_units(0, LONG_NS) == 1);
+    CHECK(cut_units(1000, 1000) == 1 && cut_units(3, LONG_NS) == 3);
+    CHECK(cut_units(1000, LONG_NS * 100) == CUT_MAX_CHUNKS);
 }
 
 int main(void)

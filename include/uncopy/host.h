@@ -71,6 +71,8 @@ typedef struct uncopy_call {
     size_t num_results;
     const char *file;
     int line;
+    const int64_t *numbers; /* the program's numbers at this call's sizes */
+    size_t num_numbers;
 } uncopy_call_t;
 
 typedef struct uncopy_collective {

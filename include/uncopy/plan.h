@@ -127,6 +127,9 @@ UNCOPY_API size_t uncopy_plan_num_outputs(const uncopy_plan_t *plan);
 /* index below uncopy_plan_num_outputs; borrowed from the plan. */
 UNCOPY_API const uncopy_output_t *uncopy_plan_output(const uncopy_plan_t *plan, size_t index);
 
+/* Number index of the program for this plan's sizes; 0 for one that is not there. */
+UNCOPY_API int64_t uncopy_plan_number(const uncopy_plan_t *plan, size_t index);
+
 /* Whether instructions that are not the host's write bytes of this argument (the host bumps
  * versions for these). */
 UNCOPY_API int uncopy_plan_writes_argument(const uncopy_plan_t *plan, size_t argument);

@@ -113,6 +113,14 @@ typedef enum uncopy_expression_kind {
     UNCOPY_EXPRESSION_MAXIMUM = 6,
 } uncopy_expression_kind_t;
 
+/* What of an argument a symbol stands for. */
+typedef enum uncopy_symbol_kind {
+    UNCOPY_SYMBOL_SIZE = 0,   /* a size */
+    UNCOPY_SYMBOL_STRIDE = 1, /* a stride, in elements */
+    UNCOPY_SYMBOL_VALUE = 2,  /* the integer that the argument, an i64 without dims, holds when the
+                                 call begins; it may be below zero */
+} uncopy_symbol_kind_t;
+
 /* Creates an empty program named name. Errors: UNCOPY_ERROR_MEMORY, UNCOPY_ERROR_ARGUMENT. */
 UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_program_create(uncopy_context_t *context,
                                                                    const char *name,
@@ -156,12 +164,13 @@ UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_program_add_view(
     uncopy_program_t *program, const char *name, uncopy_view_t of, const uncopy_layout_t *layout,
     uncopy_dim_t offset_bytes, int is_from_storage, uncopy_view_t *out_view);
 
-/* Adds a symbol that stands for size dim of the argument with number argument (in order of adding,
- * the next one to be added allowed), or for its stride (elements) if is_stride is not 0. */
+/* Adds a symbol that stands for size or stride number dim of the argument with number argument (in
+ * order of adding, the next one to be added allowed), or for its value (dim is 0 then). */
 UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_program_add_symbol(uncopy_program_t *program,
                                                                        const char *name,
                                                                        uint32_t argument,
-                                                                       int32_t dim, int is_stride,
+                                                                       uncopy_symbol_kind_t kind,
+                                                                       int32_t dim,
                                                                        uncopy_dim_t *out_dim);
 
 UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t
@@ -186,6 +195,12 @@ uncopy_program_add_operation(uncopy_program_t *program, const uncopy_operation_t
 UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_program_add_output(uncopy_program_t *program,
                                                                        uncopy_view_t view);
 
+/* Appends a number that each plan knows (uncopy_plan_number): what a host passes to its operations
+ * or returns beside tensors. *out_number counts from 0. */
+UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_program_add_number(uncopy_program_t *program,
+                                                                       uncopy_dim_t dim,
+                                                                       size_t *out_number);
+
 /* For planning without a call: the first byte of argument a lies offset_bytes after that of
  * argument b. */
 UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_program_assume(uncopy_program_t *program,
@@ -202,6 +217,7 @@ UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_program_print(const uncopy_p
 
 UNCOPY_API size_t uncopy_program_num_arguments(const uncopy_program_t *program);
 UNCOPY_API size_t uncopy_program_num_outputs(const uncopy_program_t *program);
+UNCOPY_API size_t uncopy_program_num_numbers(const uncopy_program_t *program);
 
 /* The row that serves an operation of aten by its base name ("add"), NULL for none: then it is an
  * extern. */

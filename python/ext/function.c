@@ -91,21 +91,26 @@ static void facts_release(function_object_t *self)
 
 typedef struct arguments {
     uncopy_argument_t *items;
-    int64_t *dims; /* of the slow route */
+    int64_t *dims;     /* of the slow route */
+    int64_t *integers; /* where those that are no tensors lie */
     uncopy_argument_t inline_items[INLINE_ARGUMENTS];
+    int64_t inline_integers[INLINE_ARGUMENTS];
 } arguments_t;
 
 static int arguments_begin(arguments_t *arguments, size_t count)
 {
     arguments->items = arguments->inline_items;
+    arguments->integers = arguments->inline_integers;
     arguments->dims = NULL;
     if (count > INLINE_ARGUMENTS) {
         arguments->items = malloc(count * sizeof(*arguments->items));
+        arguments->integers = malloc(count * sizeof(*arguments->integers));
     }
     if (!torch_abi.has.handle) {
         arguments->dims = malloc((count + 1) * sizeof(tensor_dims_t));
     }
-    if (arguments->items == NULL || (!torch_abi.has.handle && arguments->dims == NULL)) {
+    if (arguments->items == NULL || arguments->integers == NULL ||
+        (!torch_abi.has.handle && arguments->dims == NULL)) {
         PyErr_NoMemory();
         return -1;
     }
@@ -117,11 +122,32 @@ static void arguments_end(arguments_t *arguments)
     if (arguments->items != arguments->inline_items) {
         free(arguments->items);
     }
+    if (arguments->integers != arguments->inline_integers) {
+        free(arguments->integers);
+    }
     free(arguments->dims);
+}
+
+/* A Python int is an i64 without dims, in memory of the call. */
+static int integer_read(arguments_t *arguments, PyObject *integer, size_t number)
+{
+    int64_t *place = &arguments->integers[number];
+    *place = PyLong_AsLongLong(integer);
+    if (*place == -1 && PyErr_Occurred()) {
+        return -1;
+    }
+    arguments->items[number] = (uncopy_argument_t){.data = place,
+                                                   .storage = place,
+                                                   .storage_bytes = sizeof(*place),
+                                                   .dtype = UNCOPY_DTYPE_I64};
+    return 0;
 }
 
 static int argument_read(arguments_t *arguments, PyObject *tensor, size_t number, bool is_written)
 {
+    if (PyLong_CheckExact(tensor)) {
+        return integer_read(arguments, tensor, number);
+    }
     if (!core_is_tensor(tensor)) {
         PyErr_Format(PyExc_TypeError,
                      "argument %zu is of type %s; a plan takes torch.Tensor and Parameter", number,
@@ -165,6 +191,7 @@ static int bump_after_run(const host_call_t *call, const uncopy_plan_t *plan)
 {
     for (size_t i = 0; i < call->num_arguments; i++) {
         if ((uncopy_plan_writes_argument(plan, i) || is_touched(call, i)) &&
+            core_is_tensor(call->tensors[i]) &&
             tensor_bump_version(call->tensors[i]) != 0) {
             return -1;
         }
@@ -196,6 +223,7 @@ static void bump_after_failure(const host_call_t *call)
     for (size_t i = 0; i < call->num_arguments; i++) {
         if ((is_touched(call, i) || (program_may_write(call->function->program, i) &&
                                      a_plan_writes(call->function->function, i))) &&
+            core_is_tensor(call->tensors[i]) &&
             tensor_bump_version(call->tensors[i]) != 0) {
             PyErr_Clear();
         }
@@ -325,6 +353,11 @@ static PyObject *result_create(host_call_t *call, const uncopy_plan_t *plan,
                         output->index, (int)planned->kind);
 }
 
+static PyObject *number_create(const uncopy_plan_t *plan, Py_ssize_t number)
+{
+    return PyLong_FromLongLong(uncopy_plan_number(plan, (size_t)number));
+}
+
 static PyObject *results_create(host_call_t *call, const uncopy_plan_t *plan)
 {
     PyObject *outputs = call->function->outputs;
@@ -332,8 +365,9 @@ static PyObject *results_create(host_call_t *call, const uncopy_plan_t *plan)
     PyObject *results = PyTuple_New(count);
     for (Py_ssize_t i = 0; results != NULL && i < count; i++) {
         output_object_t *output = (output_object_t *)PyTuple_GET_ITEM(outputs, i);
-        PyObject *result =
-            output->index < 0 ? Py_NewRef(output->value) : result_create(call, plan, output);
+        PyObject *result = output->number >= 0 ? number_create(plan, output->number)
+                           : output->index < 0 ? Py_NewRef(output->value)
+                                               : result_create(call, plan, output);
         if (result == NULL) {
             Py_CLEAR(results);
         } else {
@@ -576,6 +610,12 @@ static int check_outputs(const function_object_t *self)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self->outputs); i++) {
         output_object_t *output = (output_object_t *)PyTuple_GET_ITEM(self->outputs, i);
+        size_t num_numbers = uncopy_program_num_numbers(self->program->program);
+        if (output->number >= 0 && (size_t)output->number >= num_numbers) {
+            PyErr_Format(PyExc_ValueError, "output %zd is number %zd of a program with %zu numbers",
+                         i, output->number, num_numbers);
+            return -1;
+        }
         if (output->index >= (Py_ssize_t)self->num_program_outputs) {
             PyErr_Format(PyExc_ValueError, "output %zd is number %zd of a program with %zu", i,
                          output->index, self->num_program_outputs);

@@ -46,6 +46,16 @@ static PyObject *slot_operand(const operands_t *from, Py_ssize_t slot)
                         operation->num_reads, operation->num_writes);
 }
 
+/* Number of the program at this call's sizes; new reference. */
+static PyObject *slot_number(const operands_t *from, Py_ssize_t number)
+{
+    if ((size_t)number >= from->operation->num_numbers) {
+        return PyErr_Format(PyExc_RuntimeError, "a recipe names number %zd of %zu", number,
+                            from->operation->num_numbers);
+    }
+    return PyLong_FromLongLong(from->operation->numbers[number]);
+}
+
 static PyObject *fill_nested(const operands_t *from, PyObject *value);
 
 static PyObject *fill_sequence(const operands_t *from, PyObject *value)
@@ -85,7 +95,9 @@ static PyObject *fill_dict(const operands_t *from, PyObject *value)
 static PyObject *fill_nested(const operands_t *from, PyObject *value)
 {
     if (Py_TYPE(value) == core.slot_type) {
-        return Py_XNewRef(slot_operand(from, ((slot_object_t *)value)->index));
+        const slot_object_t *slot = (slot_object_t *)value;
+        return slot->is_number ? slot_number(from, slot->index)
+                               : Py_XNewRef(slot_operand(from, slot->index));
     }
     if (PyTuple_Check(value) || PyList_Check(value)) {
         return fill_sequence(from, value);
@@ -103,6 +115,8 @@ static int fill_items(const operands_t *from, const recipe_object_t *recipe, PyO
         PyObject *value;
         if (item->slot >= 0) {
             value = Py_XNewRef(slot_operand(from, item->slot));
+        } else if (item->slot <= RECIPE_NUMBER) {
+            value = slot_number(from, RECIPE_NUMBER - item->slot);
         } else if (item->slot == RECIPE_NESTED) {
             value = fill_nested(from, item->value);
         } else {

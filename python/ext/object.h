@@ -27,15 +27,16 @@ typedef struct program_object {
 
 typedef struct slot_object {
     PyObject_HEAD Py_ssize_t index;
+    bool is_number; /* a number of the program, not an operand */
 } slot_object_t;
 
 /* One element of a recipe's call. */
 typedef struct recipe_item {
     PyObject *value; /* what is passed, or the container that holds slots */
-    Py_ssize_t slot; /* >= 0: this operand; RECIPE_VALUE; RECIPE_NESTED */
+    Py_ssize_t slot; /* >= 0: this operand; RECIPE_VALUE; RECIPE_NESTED; RECIPE_NUMBER - n */
 } recipe_item_t;
 
-enum { RECIPE_VALUE = -1, RECIPE_NESTED = -2 };
+enum { RECIPE_VALUE = -1, RECIPE_NESTED = -2, RECIPE_NUMBER = -3 };
 
 typedef struct recipe_object {
     PyObject_HEAD PyObject *call;
@@ -51,6 +52,7 @@ typedef struct recipe_object {
 
 typedef struct output_object {
     PyObject_HEAD Py_ssize_t index; /* -1: value */
+    Py_ssize_t number;              /* >= 0: number of the program */
     bool requires_grad;
     bool is_view;
     PyObject *value;

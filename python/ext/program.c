@@ -178,18 +178,6 @@ static void layout_end(held_layout_t *held)
     PyMem_Free(held->strides);
 }
 
-static int check_dims(const int64_t *dims, Py_ssize_t rank, const char *what)
-{
-    for (Py_ssize_t i = 0; i < rank; i++) {
-        if (dims[i] < 0) {
-            PyErr_Format(PyExc_ValueError, "%s %zd is %lld; it must not be negative", what, i,
-                         (long long)dims[i]);
-            return -1;
-        }
-    }
-    return 0;
-}
-
 static int layout_begin(int dtype, PyObject *sizes, PyObject *strides, held_layout_t *out)
 {
     Py_ssize_t rank = 0, num_strides = 0;
@@ -205,8 +193,7 @@ static int layout_begin(int dtype, PyObject *sizes, PyObject *strides, held_layo
     if (rank != num_strides) {
         PyErr_Format(PyExc_ValueError, "%zd sizes with %zd strides", rank, num_strides);
     }
-    if (rank != num_strides || check_dims(out->sizes, rank, "size") != 0 ||
-        check_dims(out->strides, rank, "stride") != 0) {
+    if (rank != num_strides) {
         layout_end(out);
         return -1;
     }
@@ -324,10 +311,6 @@ static PyObject *program_add_view(PyObject *object, PyObject *arguments, PyObjec
                                      &dtype, &sizes, &strides, &offset_bytes, &is_from_storage)) {
         return NULL;
     }
-    if (offset_bytes < 0) {
-        return PyErr_Format(PyExc_ValueError, "offset_bytes is %lld; it must not be negative",
-                            offset_bytes);
-    }
     if (program_reserve(self) != 0 || layout_begin(dtype, sizes, strides, &held) != 0) {
         return NULL;
     }
@@ -340,6 +323,50 @@ static PyObject *program_add_view(PyObject *object, PyObject *arguments, PyObjec
     }
     program_note_view(self, view, program_argument_of(self, of));
     return PyLong_FromUnsignedLong(view);
+}
+
+static PyObject *program_add_symbol(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"name", "argument", "kind", "dim", NULL};
+    const char *name;
+    unsigned int argument;
+    int kind, dim;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "sIii:add_symbol", names, &name,
+                                     &argument, &kind, &dim)) {
+        return NULL;
+    }
+    uncopy_dim_t symbol = 0;
+    uncopy_status_t status =
+        uncopy_program_add_symbol(((program_object_t *)object)->program, name, argument,
+                                  (uncopy_symbol_kind_t)kind, dim, &symbol);
+    return status == UNCOPY_OK ? PyLong_FromLongLong(symbol) : error_raise(status);
+}
+
+static PyObject *program_add_expression(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"kind", "a", "b", NULL};
+    int kind;
+    long long a, b;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "iLL:add_expression", names, &kind, &a,
+                                     &b)) {
+        return NULL;
+    }
+    uncopy_dim_t dim = 0;
+    uncopy_status_t status = uncopy_program_add_expression(
+        ((program_object_t *)object)->program, (uncopy_expression_kind_t)kind, a, b, &dim);
+    return status == UNCOPY_OK ? PyLong_FromLongLong(dim) : error_raise(status);
+}
+
+static PyObject *program_add_number(PyObject *object, PyObject *dim)
+{
+    long long value = PyLong_AsLongLong(dim);
+    if (value == -1 && PyErr_Occurred()) {
+        return NULL;
+    }
+    size_t number = 0;
+    uncopy_status_t status =
+        uncopy_program_add_number(((program_object_t *)object)->program, value, &number);
+    return status == UNCOPY_OK ? PyLong_FromSize_t(number) : error_raise(status);
 }
 
 static PyObject *program_add_group(PyObject *object, PyObject *arguments, PyObject *keywords)
@@ -566,6 +593,11 @@ static PyMethodDef program_methods[] = {
      "Adds a storage just large enough for a layout; returns its view."},
     {"add_view", WITH_KEYWORDS(program_add_view), METH_VARARGS | METH_KEYWORDS,
      "Adds a view of the storage that view `of` belongs to."},
+    {"add_symbol", WITH_KEYWORDS(program_add_symbol), METH_VARARGS | METH_KEYWORDS,
+     "Adds a symbol for a size, a stride or the value of an argument; returns its dim."},
+    {"add_expression", WITH_KEYWORDS(program_add_expression), METH_VARARGS | METH_KEYWORDS,
+     "Adds an expression of two dims; returns its dim."},
+    {"add_number", program_add_number, METH_O, "Appends a number that plans know."},
     {"add_group", WITH_KEYWORDS(program_add_group), METH_VARARGS | METH_KEYWORDS,
      "Adds a group of ranks."},
     {"add_operation", WITH_KEYWORDS(program_add_operation), METH_VARARGS | METH_KEYWORDS,

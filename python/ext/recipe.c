@@ -12,9 +12,11 @@
 
 static PyObject *slot_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"index", NULL};
+    static char *names[] = {"index", "number", NULL};
     Py_ssize_t index;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "n:Slot", names, &index)) {
+    int is_number = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "n|$p:Slot", names, &index,
+                                     &is_number)) {
         return NULL;
     }
     if (index < 0) {
@@ -23,6 +25,7 @@ static PyObject *slot_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     slot_object_t *self = (slot_object_t *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->index = index;
+        self->is_number = is_number != 0;
     }
     return (PyObject *)self;
 }
@@ -37,7 +40,7 @@ static void slot_dealloc(PyObject *self)
 static PyType_Slot slot_slots[] = {
     {Py_tp_new, (void *)(uintptr_t)slot_new},
     {Py_tp_dealloc, (void *)(uintptr_t)slot_dealloc},
-    {Py_tp_doc, "Marks a tensor in a recipe's arguments."},
+    {Py_tp_doc, "Marks a tensor or a number in a recipe's arguments."},
     {0, NULL},
 };
 
@@ -81,7 +84,8 @@ static int holds_slot(PyObject *value)
 static int item_set(recipe_item_t *item, PyObject *value)
 {
     if (Py_TYPE(value) == core.slot_type) {
-        item->slot = ((slot_object_t *)value)->index;
+        const slot_object_t *slot = (slot_object_t *)value;
+        item->slot = slot->is_number ? RECIPE_NUMBER - slot->index : slot->index;
     } else {
         int found = holds_slot(value);
         if (found < 0) {
@@ -247,17 +251,18 @@ PyTypeObject *recipe_type_create(void)
 
 static PyObject *output_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"index", "requires_grad", "is_view", "value", NULL};
-    Py_ssize_t index;
+    static char *names[] = {"index", "requires_grad", "is_view", "value", "number", NULL};
+    Py_ssize_t index, number = -1;
     int requires_grad = 0, is_view = 0;
     PyObject *value = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "n|$ppO:Output", names, &index,
-                                     &requires_grad, &is_view, &value)) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "n|$ppOn:Output", names, &index,
+                                     &requires_grad, &is_view, &value, &number)) {
         return NULL;
     }
     output_object_t *self = (output_object_t *)type->tp_alloc(type, 0);
     if (self != NULL) {
         self->index = index;
+        self->number = number;
         self->requires_grad = requires_grad != 0;
         self->is_view = is_view != 0;
         self->value = Py_NewRef(value);

@@ -58,7 +58,11 @@ def operation_attributes(name: str) -> str: ...
 
 @final
 class Program:
-    """A program under construction (see uncopy/program.h). Views and groups are ints."""
+    """A program under construction (see uncopy/program.h). Views and groups are ints.
+
+    A size, stride or offset is an int from 0 on, or a dim that add_symbol or add_expression
+    returned, which is below zero.
+    """
 
     def __init__(self, name: str) -> None: ...
     @staticmethod
@@ -85,6 +89,17 @@ class Program:
         offset_bytes: int,
         from_storage: bool,
     ) -> int: ...
+    def add_symbol(self, name: str, argument: int, kind: int, dim: int) -> int:
+        """A dim for a size (kind 0), stride (1) or the value (2) of an argument, the next one to be
+        added allowed.
+        """
+
+    def add_expression(self, kind: int, a: int, b: int) -> int:
+        """A dim for a + b (kind 0), a - b, a * b, a // b, a % b, min, max (6)."""
+
+    def add_number(self, dim: int) -> int:
+        """Appends a number that each plan knows; returns its place."""
+
     def add_group(self, token: str, name: str, size: int, rank: int) -> int: ...
     def add_operation(
         self,
@@ -115,10 +130,11 @@ class Slot:
     """Marks a tensor in a recipe's arguments: reads[index], or writes[index - number of reads] from
     there on.
 
-    Only views count as reads: a Number among an operation's reads has no index.
+    Only views count as reads: a Number among an operation's reads has no index. With number set it
+    marks number `index` of the program, an int at each call.
     """
 
-    def __init__(self, index: int) -> None: ...
+    def __init__(self, index: int, *, number: bool = False) -> None: ...
 
 @final
 class Recipe:
@@ -143,14 +159,20 @@ class Recipe:
 @final
 class Output:
     """One element of a function's result. index: number of the program's output, or -1: value
-    itself is returned.
+    itself is returned, or an int, the program's number `number`, if that is not negative.
 
     requires_grad, is_view: eager's autograd metadata of the result under the capture's grad mode;
     an output that is a view of an argument is made through the dispatcher when is_view is set.
     """
 
     def __init__(
-        self, index: int, *, requires_grad: bool = False, is_view: bool = False, value: Any = None
+        self,
+        index: int,
+        *,
+        requires_grad: bool = False,
+        is_view: bool = False,
+        value: Any = None,
+        number: int = -1,
     ) -> None: ...
 
 @final
@@ -174,9 +196,9 @@ class Function:
     options: order ("program", "BFS", "DFS", "RDFS", "StableRDFS"), kernels ("native", "extern"),
     strict (set of "copies", "externs", "replans"), passes_off (set of "normalise", "elide",
     "place"), overlap (bool), threads (int).
-    Arguments: torch.Tensor or Parameter, strided, on the CPU, no conjugate or negative views;
-    others raise TypeError with the argument's number. Mutated arguments' version counters are
-    increased, on the error exit too. The host's operations run with grad mode off, results are made
+    Arguments: torch.Tensor or Parameter, strided, on the CPU, no conjugate or negative views, and
+    ints for arguments that are i64 without dims; others raise TypeError with the argument's number.
+    Mutated arguments' version counters are increased, on the error exit too. The host's operations run with grad mode off, results are made
     in the caller's mode. Any thread may call it.
     """
 
@@ -187,8 +209,8 @@ class Function:
         recipes: Sequence[Recipe],
         outputs: Sequence[Output],
     ) -> None: ...
-    def __call__(self, *tensors: torch.Tensor) -> tuple[Any, ...]: ...
-    def plan(self, *tensors: torch.Tensor) -> Plan:
+    def __call__(self, *tensors: torch.Tensor | int) -> tuple[Any, ...]: ...
+    def plan(self, *tensors: torch.Tensor | int) -> Plan:
         """Makes or finds the plan for these tensors without running it."""
 
     def plans(self) -> list[Plan]: ...

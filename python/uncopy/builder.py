@@ -7,15 +7,18 @@ absolute as_strided on an argument, which counts from the start of the caller's 
 views derived from it do too.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._subclasses import FakeTensor
+from torch.utils._sympy import functions
 
 from uncopy import _core
 from uncopy.fallback import Reason, Unplannable
+from uncopy.sizes import Size, Sizes, equal, is_symbolic, known, size_of, sizes_of
 from uncopy.source import source_of
 
 __all__ = ["MAX_RANK", "Builder", "Layout", "Value"]
@@ -26,16 +29,20 @@ _TENSOR_TYPES = (FakeTensor, torch.Tensor, torch.nn.Parameter)
 
 @dataclass(frozen=True)
 class Layout:
-    """dtype, sizes, strides and storage offset (both in elements) of a tensor, in numbers."""
+    """dtype, sizes, strides and storage offset (both in elements) of a tensor.
+
+    What a property says of symbolic sizes holds at every call; a property is False where that is
+    not proven.
+    """
 
     dtype: torch.dtype
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int = 0
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size = 0
 
     @staticmethod
     def of(tensor: torch.Tensor) -> "Layout":
-        """That of a tensor. Raises Unplannable where it has no numbers or no layout."""
+        """That of a tensor. Raises Unplannable where it has no layout."""
         if type(tensor) not in _TENSOR_TYPES:
             raise Unplannable(Reason.SUBCLASS, f"a {type(tensor).__name__} in the graph")
         if tensor.layout is not torch.strided or tensor.is_quantized:
@@ -46,10 +53,8 @@ class Layout:
             raise Unplannable(Reason.CONJUGATE, "a conjugate or negative view that is not resolved")
         if tensor.dim() > MAX_RANK:
             raise Unplannable(Reason.RANK, f"a tensor of {tensor.dim()} dims, above {MAX_RANK}")
-        numbers = (*tensor.shape, *tensor.stride(), tensor.storage_offset())
-        if not all(type(n) is int for n in numbers):
-            raise Unplannable(Reason.DATA_DEPENDENT, "a size that depends on data")
-        return Layout(tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+        offset = size_of(tensor.storage_offset())
+        return Layout(tensor.dtype, sizes_of(tensor.shape), sizes_of(tensor.stride()), offset)
 
     @property
     def code(self) -> int:
@@ -60,17 +65,29 @@ class Layout:
             raise Unplannable(Reason.DTYPE, f"no dtype {self.dtype}") from error
 
     @property
-    def num_elements(self) -> int:
-        """Number of elements."""
-        count = 1
-        for size in self.sizes:
-            count *= size
-        return count
+    def is_symbolic(self) -> bool:
+        """Whether a size or stride is known at a call only."""
+        return is_symbolic(self.sizes) or is_symbolic(self.strides)
 
     @property
-    def extent_bytes(self) -> int:
+    def num_elements(self) -> Size:
+        """Number of elements."""
+        return math.prod(self.sizes)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no element."""
+        return any(equal(size, 0) for size in self.sizes)
+
+    @property
+    def has_elements(self) -> bool:
+        """Whether there is an element."""
+        return all(size > 0 if type(size) is int else known(size > 0) for size in self.sizes)
+
+    @property
+    def extent_bytes(self) -> Size:
         """Bytes from the first element to the end of the last; 0 for no elements."""
-        if self.num_elements == 0:
+        if self.is_empty:
             return 0
         last = sum((n - 1) * s for n, s in zip(self.sizes, self.strides, strict=True))
         return (last + 1) * self.dtype.itemsize
@@ -78,26 +95,45 @@ class Layout:
     @property
     def is_injective(self) -> bool:
         """Whether distinct elements are proven to be distinct bytes."""
+        if self.is_symbolic:
+            return self._is_injective_at_every_call()
         dims = sorted((s, n) for n, s in zip(self.sizes, self.strides, strict=True) if n > 1)
         reach = 0
         for stride, size in dims:
             if stride <= reach:
-                return self.num_elements == 0
+                return 0 in self.sizes
             reach += stride * (size - 1)
         return True
+
+    def _is_injective_at_every_call(self) -> bool:
+        """As is_injective: dims in an order in which each one's stride is above the reach of all
+        before it. Any such order proves it.
+        """
+        dims = [(s, n) for n, s in zip(self.sizes, self.strides, strict=True) if n != 1]
+        for order in (dims[::-1], sorted(dims, key=lambda dim: _typical(dim[0]))):
+            reach: Size = 0
+            for stride, size in order:
+                if not known(stride > reach):
+                    break
+                reach += stride * (size - 1)
+            else:
+                return True
+        return self.is_empty
 
     @property
     def is_dense(self) -> bool:
         """Whether the elements are distinct and leave no gap."""
-        return self.is_injective and self.extent_bytes == self.num_elements * self.dtype.itemsize
+        return self.is_injective and equal(
+            self.extent_bytes, self.num_elements * self.dtype.itemsize
+        )
 
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order without gaps."""
-        expected = 1
+        expected: Size = 1
         for size, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
-            if size > 1 and stride != expected:
-                return self.num_elements == 0
+            if size != 1 and not equal(stride, expected):
+                return self.is_empty
             expected *= size
         return True
 
@@ -107,8 +143,49 @@ class Layout:
         strides, stride = [], 1
         for size in reversed(self.sizes):
             strides.append(stride)
-            stride *= max(size, 1)
+            stride *= max(size, 1) if type(size) is int else functions.Max(size, 1)
         return Layout(self.dtype, self.sizes, tuple(reversed(strides)))
+
+    def same_sizes(self, other: "Layout") -> bool:
+        """Whether both have the same sizes."""
+        return len(self.sizes) == len(other.sizes) and all(map(equal, self.sizes, other.sizes))
+
+    # ---- layouts of parts ----
+
+    def narrow(self, dim: int, start: Size, length: Size) -> "Layout":
+        """Elements start .. start + length - 1 of a dim."""
+        return self.strided(dim, start, length, 1)
+
+    def strided(self, dim: int, start: Size, length: Size, step: Size) -> "Layout":
+        """length elements of a dim, step apart."""
+        sizes, strides = list(self.sizes), list(self.strides)
+        offset = self.offset + start * strides[dim]
+        sizes[dim], strides[dim] = length, strides[dim] * step
+        return Layout(self.dtype, tuple(sizes), tuple(strides), offset)
+
+    def unsqueeze(self, dim: int) -> "Layout":
+        """With a dim of size 1."""
+        stride = self.sizes[dim] * self.strides[dim] if dim < len(self.sizes) else 1
+        return Layout(
+            self.dtype,
+            (*self.sizes[:dim], 1, *self.sizes[dim:]),
+            (*self.strides[:dim], stride, *self.strides[dim:]),
+            self.offset,
+        )
+
+    def select(self, dim: int, index: Size) -> "Layout":
+        """Without a dim, at an index of it."""
+        return Layout(
+            self.dtype,
+            (*self.sizes[:dim], *self.sizes[dim + 1 :]),
+            (*self.strides[:dim], *self.strides[dim + 1 :]),
+            self.offset + index * self.strides[dim],
+        )
+
+
+def _typical(size: Size) -> float:
+    """A number to order sizes by; nothing is proven by it."""
+    return size if type(size) is int else float(size.xreplace(dict.fromkeys(size.free_symbols, 64)))
 
 
 @dataclass(frozen=True)
@@ -122,7 +199,7 @@ class Value:
 
     view: int
     root: int
-    offset_bytes: int
+    offset_bytes: Size
     is_from_storage: bool
     layout: Layout
 
@@ -134,22 +211,27 @@ class Builder:
 
     def __init__(self, name: str) -> None:
         self.program = _core.Program(name)
+        self.sizes = Sizes(self.program)
         self.arguments: list[Value] = []
         self._names: set[str] = set()
-        self._root_bytes: dict[int, int] = {}  # of storages other than arguments
+        self._root_bytes: dict[int, Size] = {}  # of storages other than arguments
 
     def argument(self, name: str, layout: Layout) -> Value:
         """The next argument. All arguments come before the first storage."""
         name = self._free_name(name)
-        view = self.program.add_argument(name, layout.code, layout.sizes, layout.strides)
+        view = self.program.add_argument(name, layout.code, *self._dims(layout))
         value = Value(view, view, 0, False, layout)
         self.arguments.append(value)
         return value
 
+    def integer(self, name: str) -> Value:
+        """The next argument, an integer."""
+        return self.argument(name, Layout(torch.int64, (), ()))
+
     def storage(self, name: str, layout: Layout) -> Value:
         """A new storage just large enough for a layout, and the view of it."""
         name = self._free_name(name)
-        view = self.program.add_storage(name, False, layout.code, layout.sizes, layout.strides)
+        view = self.program.add_storage(name, False, layout.code, *self._dims(layout))
         self._root_bytes[view] = layout.extent_bytes
         return Value(view, view, 0, False, layout)
 
@@ -175,28 +257,13 @@ class Builder:
             return of
         missing = len(sizes) - len(layout.sizes)
         pairs = list(zip(layout.sizes, sizes[max(missing, 0) :], strict=False))
-        if missing < 0 or any(size not in (1, wanted) for size, wanted in pairs):
+        if missing < 0 or not all(size == 1 or equal(size, wanted) for size, wanted in pairs):
             raise Unplannable(Reason.SHAPE, f"{layout.sizes} does not broadcast to {tuple(sizes)}")
-        strides = [0] * missing
+        strides: list[Size] = [0] * missing
         for stride, (size, wanted) in zip(layout.strides, pairs, strict=True):
-            strides.append(stride if size == wanted else 0)
+            strides.append(0 if size == 1 and wanted != 1 else stride)
         wide = Layout(layout.dtype, tuple(sizes), tuple(strides), layout.offset)
         return self.view(None, of, wide)
-
-    def part(self, of: Value, take: Any) -> Value:
-        """The view that `take`, a function of one tensor, returns of a tensor laid out as `of`."""
-        layout = of.layout
-        with torch.no_grad():
-            stand_in = torch.empty_strided(
-                layout.sizes, layout.strides, dtype=layout.dtype, device="meta"
-            )
-            taken = take(stand_in)
-        offset = taken.storage_offset() * taken.dtype.itemsize
-        offset += layout.offset * layout.dtype.itemsize
-        part = Layout(
-            taken.dtype, tuple(taken.shape), taken.stride(), offset // taken.dtype.itemsize
-        )
-        return self.view(None, of, part)
 
     def is_argument(self, value: Value) -> bool:
         """Whether a value lies in the storage of an argument."""
@@ -209,7 +276,7 @@ class Builder:
         return (
             not self.is_argument(value)
             and value.offset_bytes == 0
-            and value.layout.extent_bytes == self._root_bytes[value.root]
+            and equal(value.layout.extent_bytes, self._root_bytes[value.root])
             and value.layout.is_dense
         )
 
@@ -255,24 +322,27 @@ class Builder:
         self.operation("copy" if is_same else "convert", node, [source], [destination])
 
     def _view(
-        self, name: str | None, of: Value, layout: Layout, offset_bytes: int, from_storage: bool
+        self, name: str | None, of: Value, layout: Layout, offset_bytes: Size, from_storage: bool
     ) -> Value:
-        if offset_bytes < 0:
+        if known(offset_bytes < 0):
             raise Unplannable(Reason.RANGE, "a view that starts before its storage's first view")
         limit = self._root_bytes.get(of.root)
-        if limit is not None and layout.num_elements and offset_bytes + layout.extent_bytes > limit:
-            words = f"a view up to byte {offset_bytes + layout.extent_bytes} of {limit}"
-            raise Unplannable(Reason.RANGE, words)
+        if limit is not None and not layout.is_empty:
+            end = offset_bytes + layout.extent_bytes
+            if known(end > limit):
+                raise Unplannable(Reason.RANGE, f"a view up to byte {end} of {limit}")
         view = self.program.add_view(
             self._free_name(name) if name else None,
             of.root,
             layout.code,
-            layout.sizes,
-            layout.strides,
-            offset_bytes,
+            *self._dims(layout),
+            self.sizes.dim(offset_bytes),
             from_storage,
         )
         return Value(view, of.root, offset_bytes, from_storage, layout)
+
+    def _dims(self, layout: Layout) -> tuple[Sequence[int], Sequence[int]]:
+        return self.sizes.dims(layout.sizes), self.sizes.dims(layout.strides)
 
     def _free_name(self, name: str) -> str:
         free, number = name, 1

@@ -8,14 +8,17 @@ number and adds no guard. Tensors that the graph holds itself (parameters of a c
 become further arguments: their addresses are read on each call.
 """
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 __all__ = ["Capture", "ResultFacts", "capture", "held_tensors"]
 
@@ -34,7 +37,8 @@ class Capture:
 
     graph: of ATen operators; its placeholders are those of Dynamo's graph, then one for each tensor
     in `held`. names: a readable name for each placeholder. held: tensors that Dynamo's graph held
-    itself, in placeholder order. results: facts of each element of the graph's output.
+    itself, in placeholder order. results: facts of each element of the graph's output. is_symbolic:
+    whether sizes are known at a call only, as expressions of symbols of shape_env.
     """
 
     graph: fx.GraphModule
@@ -42,6 +46,8 @@ class Capture:
     held: list[torch.Tensor]
     results: list[ResultFacts]
     inference: frozenset[int] = frozenset()
+    shape_env: ShapeEnv | None = None
+    is_symbolic: bool = False
 
 
 class _WithHeldTensors(fx.Interpreter):
@@ -84,6 +90,12 @@ def _fake(value: Any, context: torch._guards.TracingContext) -> Any:
     return context.fake_mode.from_tensor(value, symbolic_context=symbolic, source=source)
 
 
+def _has_symbols(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor):
+        return True
+    return not all(type(n) is int for n in (*value.shape, *value.stride(), value.storage_offset()))
+
+
 def _readable(name: str) -> str:
     """A name for an argument: "L_w_buffer_" becomes "w_buffer"."""
     words = "".join(c if c.isalnum() else "_" for c in name.removeprefix("L_").removeprefix("G_"))
@@ -120,7 +132,10 @@ def capture(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Capture:
         stand_ins = {target: values[fake_of[id(t)]] for target, t in held.items()}
         return _WithHeldTensors(module, stand_ins).run(*values[: len(example_inputs)])
 
-    with torch.no_grad(), context.fake_mode, fx.traceback.preserve_node_meta():
+    is_symbolic = any(map(_has_symbols, fakes))
+    # Kernels of composite operators ask for sizes as numbers; their Python forms do not.
+    dispatcher = enable_python_dispatcher() if is_symbolic else contextlib.nullcontext()
+    with torch.no_grad(), dispatcher, context.fake_mode, fx.traceback.preserve_node_meta():
         graph = make_fx(run, tracing_mode="real", pre_dispatch=False, _allow_non_fake_inputs=True)(
             *fakes
         )
@@ -129,5 +144,9 @@ def capture(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Capture:
     names = [_readable(str(n.target)) for n in placeholders]
     names += [_readable(first_name[id(t)]) for t in distinct]
     tensors = (*example_inputs, *distinct)
-    inference = frozenset(n for n, t in enumerate(tensors) if t.is_inference())
-    return Capture(graph, names, distinct, _result_facts(module), inference)
+    inference = frozenset(
+        n for n, t in enumerate(tensors) if isinstance(t, torch.Tensor) and t.is_inference()
+    )
+    env = context.fake_mode.shape_env
+    facts = _result_facts(module)
+    return Capture(graph, names, distinct, facts, inference, env, is_symbolic)

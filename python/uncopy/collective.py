@@ -15,6 +15,7 @@ from torch import fx
 from uncopy import _core
 from uncopy.builder import Builder, Value
 from uncopy.fallback import Reason, Unplannable
+from uncopy.sizes import is_symbolic
 
 __all__ = ["CollectiveCall", "Collectives"]
 
@@ -206,9 +207,7 @@ class Collectives:
         else:
             return self.builder.storage(node.name, result)
         layout = destination.layout
-        fits = (
-            layout.is_contiguous and layout.sizes == result.sizes and layout.dtype == result.dtype
-        )
+        fits = layout.is_contiguous and layout.same_sizes(result) and layout.dtype == result.dtype
         return destination if fits else None
 
     def _contiguous(self, node: fx.Node, source: Value) -> Value:
@@ -219,5 +218,7 @@ class Collectives:
 
 def _is_even(arguments: dict[str, Any], size: int) -> bool:
     splits = [*arguments["output_split_sizes"], *arguments["input_split_sizes"]]
+    if is_symbolic(splits) or arguments["input"].layout.is_symbolic:
+        return False
     rows = arguments["input"].layout.sizes[0] if arguments["input"].layout.sizes else 0
     return rows % size == 0 and all(n == rows // size for n in splits)

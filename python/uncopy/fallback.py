@@ -74,19 +74,13 @@ def check_plannable(
     """
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     for node, value in zip(placeholders, example_inputs, strict=True):
-        if not isinstance(value, torch.Tensor):
-            raise Unplannable(Reason.SYMBOLIC, f"a size or number that may change: {value}", node)
-        _check_sizes(node)
-        _check_tensor(value, node)
+        if isinstance(value, torch.Tensor):
+            _check_tensor(value, node)
+        elif not isinstance(value, (int, torch.SymInt)):
+            raise Unplannable(Reason.SYMBOLIC, f"a number that may change: {value}", node)
     for tensor in held:
         _check_tensor(tensor, None)
     _check_gradients(module)
-
-
-def _check_sizes(node: fx.Node) -> None:
-    value = node.meta.get("example_value")
-    if isinstance(value, torch.Tensor) and not all(type(n) is int for n in value.shape):
-        raise Unplannable(Reason.SYMBOLIC, f"sizes {tuple(value.shape)} may change", node)
 
 
 def _check_tensor(tensor: torch.Tensor, node: fx.Node | None) -> None:

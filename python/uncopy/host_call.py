@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch._ops import OpOverload
@@ -114,19 +115,26 @@ class HostCall:
         """
         if is_trusted(self.op):
             return
-        if any(w.layout.num_elements == 0 and self.builder.is_argument(w) for w in written):
+        if any(not w.layout.has_elements and self.builder.is_argument(w) for w in written):
             words = f"{self.op} writes an argument of no elements: it gives it other memory"
             raise Unplannable(Reason.DATA_SWAP, words, self.node)
 
     def _fill(self, value: Any, slots: dict[fx.Node, int]) -> Any:
         """An argument with slots in place of nodes."""
         if isinstance(value, fx.Node):
-            if value in slots:
-                return _core.Slot(slots[value])
-            raise Unplannable(Reason.DATA_DEPENDENT, f"{value.name} is no tensor", self.node)
+            return _core.Slot(slots[value]) if value in slots else self._number(value)
         if isinstance(value, (list, tuple)):
             return [self._fill(v, slots) for v in value]
         return value
+
+    def _number(self, node: fx.Node) -> Any:
+        """What stands for a node that is no tensor: its number at each call."""
+        number = self.values[node]
+        if isinstance(number, (int, float)) or number is None:
+            return number
+        if isinstance(number, sympy.Basic):
+            return _core.Slot(self.builder.sizes.number(number), number=True)
+        raise Unplannable(Reason.DATA_DEPENDENT, f"{node.name} is no tensor", self.node)
 
     def _returns(self) -> tuple[list[Value], list[int]]:
         """New storages for new results, views for aliases; fills `results`."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch._ops import OpOverload
@@ -29,6 +30,7 @@ from uncopy.schema import (
     out_arguments,
     written_arguments,
 )
+from uncopy.sizes import bindings, environment, equal, known, size_of
 from uncopy.structure import STRUCTURE, Node
 
 __all__ = ["Imported", "import_graph"]
@@ -40,6 +42,9 @@ _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _ORDER = torch.ops.uncopy.wait.default
 # Checks of types and shapes, which the capture has made.
 _DROPPED = {_aten._assert_tensor_metadata.default}
+_ASSERT = _aten._assert_scalar.default
+_ITEM = _aten._local_scalar_dense.default
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
 # Views whose offset counts from the start of the storage, by the name of the argument that gives
 # it.
 _ABSOLUTE = {
@@ -87,13 +92,18 @@ class Imported:
         self.outputs.append(_core.Output(-1, value=value))
         return len(self.outputs) - 1
 
+    def add_number_output(self, number: int) -> None:
+        """A further result: a number of the program."""
+        self.outputs.append(_core.Output(-1, number=number))
+
 
 def import_graph(captured: Capture, name: str, wrap: Wrap | None = None) -> Imported:
     """The program of a captured graph. Raises Unplannable for what a program cannot say.
 
     wrap(node, call, is_collective) gives what is called in place of a host's call.
     """
-    return _Importer(captured, name, wrap or _as_it_is).run()
+    with environment(captured.shape_env):
+        return _Importer(captured, name, wrap or _as_it_is).run()
 
 
 def _as_it_is(node: fx.Node, call: Callable[..., Any], is_collective: bool) -> Callable[..., Any]:
@@ -135,8 +145,20 @@ class _Importer:
     def _add_arguments(self, nodes: list[fx.Node]) -> None:
         """Placeholders, then tensors that the graph holds: arguments come before storages."""
         placeholders = [n for n in nodes if n.op == "placeholder"]
-        for node, name in zip(placeholders, self.captured.names, strict=True):
-            self._set(node, self.builder.argument(name, Layout.of(node.meta["val"])))
+        fakes = [n.meta["val"] for n in placeholders]
+        is_tensor = [isinstance(fake, torch.Tensor) for fake in fakes]
+        layouts = [Layout.of(f) if is_t else None for f, is_t in zip(fakes, is_tensor, strict=True)]
+        integers = [None if is_t else _number(f) for f, is_t in zip(fakes, is_tensor, strict=True)]
+        places = bindings(layouts, integers) if self.captured.is_symbolic else {}
+        for number, (node, name) in enumerate(zip(placeholders, self.captured.names, strict=True)):
+            for symbol, kind, dim in places.get(number, ()):
+                self.builder.sizes.add_symbol(symbol, number, kind, dim)
+            layout = layouts[number]
+            if layout is not None:
+                self._set(node, self.builder.argument(name, layout))
+            else:
+                self.builder.integer(f"{name}_int" if places else name)
+                self.values[node] = integers[number]
         for node in nodes:
             if node.op != "get_attr":
                 continue
@@ -163,6 +185,8 @@ class _Importer:
                 self.imported.add_output(value.view, ResultFacts() if is_bare else fact)
             elif value is None or isinstance(value, (bool, int, float, str)):
                 self.imported.add_constant_output(value)
+            elif isinstance(value, sympy.Expr):
+                self.imported.add_number_output(self.builder.sizes.number(value))
             else:
                 words = f"a result of type {type(value).__name__}"
                 raise Unplannable(Reason.DATA_DEPENDENT, words, node)
@@ -185,9 +209,10 @@ class _Importer:
             return self.values[node.args[0]][node.args[1]]
         if isinstance(op, torch._ops.HigherOrderOperator):
             raise Unplannable(Reason.HIGHER_ORDER, f"the higher-order operator {op}")
-        if not isinstance(op, OpOverload):
-            raise Unplannable(Reason.DATA_DEPENDENT, f"{op} computes with sizes")
-        if op in _DROPPED:
+        fake = node.meta.get("val")
+        if isinstance(fake, _NUMBERS) or not isinstance(op, OpOverload):
+            return self._number(op, fake)
+        if op in _DROPPED or self._is_met(node):
             return None
         arguments = self._arguments(node)
         self._check_metadata_change(node, arguments)
@@ -196,7 +221,6 @@ class _Importer:
             return None
         if op is _WAIT and self.collectives.wait(node, arguments["tensor"]):
             return arguments["tensor"]
-        fake = node.meta.get("val")
         if op.namespace == "_c10d_functional" and isinstance(fake, torch.Tensor):
             found = self.collectives.lower(node, arguments, Layout.of(fake))
             if found is not None:
@@ -206,6 +230,21 @@ class _Importer:
             if views is not None:
                 return views
         return self._compute(node, arguments, fake)
+
+    def _number(self, op: Any, fake: Any) -> Any:
+        """The value of a node that computes with sizes."""
+        if op is _ITEM:
+            raise Unplannable(Reason.DATA_DEPENDENT, "a number that depends on data")
+        if not isinstance(fake, _NUMBERS):
+            raise Unplannable(Reason.DATA_DEPENDENT, f"{op} computes with sizes")
+        return _number(fake)
+
+    def _is_met(self, node: fx.Node) -> bool:
+        """Whether a node only asserts what is proven."""
+        if node.target is not _ASSERT or not isinstance(node.args[0], fx.Node):
+            return False
+        condition = self.values[node.args[0]]
+        return isinstance(condition, (bool, sympy.Basic)) and known(condition)
 
     def _arguments(self, node: fx.Node) -> dict[str, Any]:
         """Arguments by name with nodes replaced by their values."""
@@ -248,7 +287,10 @@ class _Importer:
             is_result = name in aliased_arguments(node.target, index)
             if is_result and isinstance(fake, torch.Tensor):
                 layout = Layout.of(fake)
-                if (layout.sizes, layout.strides) != (out.layout.sizes, out.layout.strides):
+                pairs = [*zip(layout.sizes, out.layout.sizes, strict=False)]
+                pairs += [*zip(layout.strides, out.layout.strides, strict=False)]
+                is_rank = len(layout.sizes) == len(out.layout.sizes)
+                if not is_rank or not all(equal(a, b) for a, b in pairs):
                     words = f"{name}= of size {out.layout.sizes} is resized to {layout.sizes}"
                     raise Unplannable(Reason.RESIZE, words, node)
 
@@ -298,6 +340,15 @@ class _Importer:
     def _out(self, node: fx.Node, arguments: dict[str, Any]) -> Value | None:
         names = out_arguments(node.target)
         return arguments[names[0]] if len(names) == 1 else None
+
+
+def _number(fake: Any) -> Any:
+    """A Python number, or the expression of one that is known at a call only."""
+    if isinstance(fake, (bool, int, float)):
+        return fake
+    if isinstance(fake, torch.SymInt):
+        return size_of(fake)
+    return fake.node.expr
 
 
 def _like(fake: Any, results: Any) -> Any:

@@ -79,7 +79,8 @@ def _match(at: Node, row: str) -> _Row | None:
         if argument.is_out:
             continue
         if argument.name in known:
-            if isinstance(value, (bool, complex, Value)) or abs(value) > _EXACT:
+            is_plain = type(value) in (int, float)
+            if not is_plain or abs(value) > _EXACT:
                 return None
             attributes[argument.name] = float(value)
         elif len(operands) < _core.operation_num_reads(row):
@@ -103,7 +104,7 @@ def _dtypes_fit(at: Node, row: _Row) -> bool:
     numbers += [a for a in row.attributes.values() if not float(a).is_integer()]
     if not all(_keeps_dtype(number, dtype) for number in numbers):
         return False
-    if at.target_layout.dtype != at.result.dtype or at.target_layout.sizes != at.result.sizes:
+    if at.target_layout.dtype != at.result.dtype or not at.target_layout.same_sizes(at.result):
         return False
     return _core.operation_accepts(row.name, [v.layout.code for v in values], at.target_layout.code)
 

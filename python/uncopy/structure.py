@@ -15,6 +15,7 @@ from torch import fx
 
 from uncopy import _core
 from uncopy.builder import Builder, Layout, Value
+from uncopy.sizes import Size, is_symbolic, known
 
 __all__ = ["STRUCTURE", "Node", "fill_number"]
 
@@ -126,17 +127,17 @@ def _empty(at: Node) -> Value | None:
 def _joined(at: Node, pieces: Sequence[Value], dim: int) -> Value | None:
     """Pieces one after the other along dim of the result; each piece has the result's rank."""
     builder, target = at.builder, at.target_layout
-    if not target.is_injective or target.sizes != at.result.sizes:
+    if not target.is_injective or not target.same_sizes(at.result):
         return None
     if not all(builder.can_move(p.layout, Layout(target.dtype, (), ())) for p in pieces):
         return None
     destination = at.destination()
-    start = 0
+    start: Size = 0
     for piece in pieces:
         length = piece.layout.sizes[dim]
-        if piece.layout.num_elements:
-            place = builder.part(destination, lambda t, s=start, n=length: t.narrow(dim, s, n))
-            builder.move(at.node, piece, place)
+        if not piece.layout.is_empty:
+            place = destination.layout.narrow(dim, start, length)
+            builder.move(at.node, piece, builder.view(None, destination, place))
         start += length
     return destination
 
@@ -151,13 +152,15 @@ def _cat(at: Node) -> Value | None:
 
 def _stack(at: Node) -> Value | None:
     dim = at["dim"] % len(at.result.sizes)
-    pieces = [at.builder.part(p, lambda t: t.unsqueeze(dim)) for p in at["tensors"]]
+    pieces = [at.builder.view(None, p, p.layout.unsqueeze(dim)) for p in at["tensors"]]
     return _joined(at, pieces, dim)
 
 
 def _constant_pad(at: Node) -> Value | None:
     builder, source, pad = at.builder, at["self"], at["pad"]
     number = fill_number(at["value"], at.target_layout.dtype)
+    if is_symbolic(pad):
+        return None
     if number is None or not builder.can_move(source.layout, at.target_layout):
         return None
     destination = at.destination()
@@ -165,25 +168,26 @@ def _constant_pad(at: Node) -> Value | None:
     before = {rank - 1 - i: pad[2 * i] for i in range(len(pad) // 2)}
     after = {rank - 1 - i: pad[2 * i + 1] for i in range(len(pad) // 2)}
 
-    def inner(tensor: torch.Tensor, amounts: int) -> torch.Tensor:
+    def inner(layout: Layout, amounts: int) -> Layout:
         """Without the dims' padding (amounts 1), or without what negative padding crops (amounts
         -1).
         """
         for d in before:
             low, high = max(0, amounts * before[d]), max(0, amounts * after[d])
-            tensor = tensor.narrow(d, low, tensor.shape[d] - low - high)
-        return tensor
+            layout = layout.narrow(d, low, layout.sizes[d] - low - high)
+        return layout
 
     if any(amount > 0 for amount in pad):
         builder.operation("fill", at.node, [number], [destination])
-    kept = builder.part(source, lambda t: inner(t, -1))
-    if kept.layout.num_elements:
-        builder.move(at.node, kept, builder.part(destination, lambda t: inner(t, 1)))
+    kept = inner(source.layout, -1)
+    if not kept.is_empty:
+        place = builder.view(None, destination, inner(destination.layout, 1))
+        builder.move(at.node, builder.view(None, source, kept), place)
     return destination
 
 
-def _scattered(at: Node, take: Callable[[torch.Tensor], torch.Tensor]) -> Value | None:
-    """A fresh copy of self with src written where `take` points."""
+def _scattered(at: Node, take: Callable[[Layout], Layout | None]) -> Value | None:
+    """A fresh copy of self with src written where `take` points; None where it cannot say."""
     builder, base, source = at.builder, at["self"], at["src"]
     target = at.target_layout
     # A result with gaps holds bytes of the base's storage that no copy of its elements brings
@@ -192,25 +196,58 @@ def _scattered(at: Node, take: Callable[[torch.Tensor], torch.Tensor]) -> Value 
         return None
     if not builder.can_move(base.layout, target) or not builder.can_move(source.layout, target):
         return None
+    if take(target) is None:
+        return None
     destination = at.destination()
     builder.move(at.node, base, destination)
-    place = builder.part(destination, take)
-    if place.layout.num_elements:
-        builder.move(at.node, source, place)
+    place = take(destination.layout)
+    if place is not None and not place.is_empty:
+        builder.move(at.node, source, builder.view(None, destination, place))
     return destination
 
 
+def _from_zero(index: Any, size: Size) -> Size | None:
+    """An index that may count from the end, as one that counts from 0; None where nobody knows."""
+    if known(index >= 0):
+        return index if known(index <= size) else size if known(index > size) else None
+    return index + size if known(index < 0) and known(index + size >= 0) else None
+
+
 def _slice_scatter(at: Node) -> Value | None:
-    arguments = [at[name] for name in ("dim", "start", "end", "step")]
-    return _scattered(at, lambda t: torch.ops.aten.slice.Tensor(t, *arguments))
+    dim = at["dim"] % len(at["self"].layout.sizes)
+    start = _from_zero(at["start"] or 0, at["self"].layout.sizes[dim])
+    length = at["src"].layout.sizes[dim]
+
+    def take(layout: Layout) -> Layout | None:
+        return None if start is None else layout.strided(dim, start, length, at["step"])
+
+    return _scattered(at, take)
 
 
 def _select_scatter(at: Node) -> Value | None:
-    return _scattered(at, lambda t: t.select(at["dim"], at["index"]))
+    dim = at["dim"] % len(at["self"].layout.sizes)
+    index = _from_zero(at["index"], at["self"].layout.sizes[dim])
+    return _scattered(at, lambda layout: None if index is None else layout.select(dim, index))
 
 
 def _diagonal_scatter(at: Node) -> Value | None:
-    return _scattered(at, lambda t: t.diagonal(at["offset"], at["dim1"], at["dim2"]))
+    rank, offset = len(at["self"].layout.sizes), at["offset"]
+    first, second = at["dim1"] % rank, at["dim2"] % rank
+    length = at["src"].layout.sizes[-1]
+
+    def take(layout: Layout) -> Layout | None:
+        if is_symbolic([offset]):
+            return None
+        start = offset * layout.strides[second] if offset > 0 else -offset * layout.strides[first]
+        others = [d for d in range(rank) if d not in (first, second)]
+        return Layout(
+            layout.dtype,
+            (*(layout.sizes[d] for d in others), length),
+            (*(layout.strides[d] for d in others), layout.strides[first] + layout.strides[second]),
+            layout.offset + (0 if length == 0 else start),
+        )
+
+    return _scattered(at, take)
 
 
 def _as_strided_scatter(at: Node) -> Value | None:
@@ -220,9 +257,8 @@ def _as_strided_scatter(at: Node) -> Value | None:
     if not at.builder.is_whole(base) or base.layout.offset != 0:
         return None
     size, stride, offset = at["size"], at["stride"], at["storage_offset"] or 0
-    if not Layout(base.layout.dtype, tuple(size), tuple(stride)).is_injective:
-        return None
-    return _scattered(at, lambda t: t.as_strided(size, stride, offset))
+    place = Layout(base.layout.dtype, tuple(size), tuple(stride), offset)
+    return _scattered(at, lambda layout: place) if place.is_injective else None
 
 
 def _view_copy(at: Node) -> Value | None:
@@ -235,7 +271,23 @@ def _view_copy(at: Node) -> Value | None:
     if view_op is None or name == "as_strided" or at.out is not None:
         return None
     others = {key: value for key, value in at.arguments.items() if key != "self"}
-    return _copied(at, at.builder.part(at["self"], lambda t: view_op(t, **others)))
+    taken = _part(at["self"].layout, lambda t: view_op(t, **others))
+    return None if taken is None else _copied(at, at.builder.view(None, at["self"], taken))
+
+
+def _part(layout: Layout, take: Callable[[torch.Tensor], torch.Tensor]) -> Layout | None:
+    """The layout of the view that `take` returns of a tensor laid out so; None for symbolic
+    sizes.
+    """
+    if layout.is_symbolic or is_symbolic([layout.offset]):
+        return None
+    with torch.no_grad():
+        stand_in = torch.empty_strided(
+            layout.sizes, layout.strides, dtype=layout.dtype, device="meta"
+        )
+        taken = take(stand_in)
+    offset = taken.storage_offset() * taken.dtype.itemsize + layout.offset * layout.dtype.itemsize
+    return Layout(taken.dtype, tuple(taken.shape), taken.stride(), offset // taken.dtype.itemsize)
 
 
 _VIEW_COPIES = (

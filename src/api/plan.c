@@ -318,6 +318,11 @@ const uncopy_output_t *uncopy_plan_output(const uncopy_plan_t *plan, size_t inde
     return index < plan->plan.num_outputs ? &plan->plan.outputs[index] : NULL;
 }
 
+int64_t uncopy_plan_number(const uncopy_plan_t *plan, size_t index)
+{
+    return index < plan->plan.num_numbers ? plan->plan.numbers[index] : 0;
+}
+
 int uncopy_plan_writes_argument(const uncopy_plan_t *plan, size_t argument)
 {
     return argument < plan->plan.num_arguments && plan->plan.arguments[argument].is_written;

@@ -143,11 +143,12 @@ uncopy_status_t uncopy_program_add_view(uncopy_program_t *program, const char *n
 }
 
 uncopy_status_t uncopy_program_add_symbol(uncopy_program_t *program, const char *name,
-                                          uint32_t argument, int32_t dim, int is_stride,
+                                          uint32_t argument, uncopy_symbol_kind_t kind,
+                                          int32_t dim,
                                           uncopy_dim_t *out_dim)
 {
     TRY(check_open(program, out_dim));
-    return ir_add_symbol(&program->ir, name, argument, dim, is_stride != 0, out_dim);
+    return ir_add_symbol(&program->ir, name, argument, kind, dim, out_dim);
 }
 
 uncopy_status_t uncopy_program_add_expression(uncopy_program_t *program,
@@ -177,6 +178,13 @@ uncopy_status_t uncopy_program_add_output(uncopy_program_t *program, uncopy_view
 {
     TRY(check_open(program, program));
     return ir_add_output(&program->ir, view);
+}
+
+uncopy_status_t uncopy_program_add_number(uncopy_program_t *program, uncopy_dim_t dim,
+                                          size_t *out_number)
+{
+    TRY(check_open(program, out_number));
+    return ir_add_number(&program->ir, dim, out_number);
 }
 
 uncopy_status_t uncopy_program_assume(uncopy_program_t *program, uncopy_view_t a, uncopy_view_t b,
@@ -211,6 +219,11 @@ size_t uncopy_program_num_arguments(const uncopy_program_t *program)
 size_t uncopy_program_num_outputs(const uncopy_program_t *program)
 {
     return program->ir.num_outputs;
+}
+
+size_t uncopy_program_num_numbers(const uncopy_program_t *program)
+{
+    return program->ir.num_numbers;
 }
 
 /* ---- the operation table ---- */

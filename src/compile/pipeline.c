@@ -9,31 +9,26 @@
 /* Arguments planned without a call lie this far apart. */
 enum { ASSUMED_GAP = 1 << 12 };
 
+/* Values of the program's symbols at a call, or as assumed. */
 static uncopy_status_t find_symbols(const ir_program_t *program, const uncopy_argument_t *arguments,
-                                    int64_t *values)
+                                    plan_symbol_t *symbols, int64_t *values)
 {
     for (size_t s = 0; s < program->num_symbols; s++) {
         const ir_symbol_t *symbol = &program->symbols[s];
-        values[s] = symbol->assumed;
-        if (arguments != NULL) {
-            const uncopy_argument_t *argument = &arguments[symbol->argument];
-            if (symbol->dim >= argument->rank) {
-                return status_fail(UNCOPY_ERROR_ARGUMENT,
-                                   "argument %u has %d dims, %s is its dim %d", symbol->argument,
-                                   argument->rank, symbol->name, symbol->dim);
-            }
-            int64_t row_major = 1;
-            for (int32_t d = argument->rank - 1; d > symbol->dim; d--) {
-                row_major *= argument->sizes[d] > 1 ? argument->sizes[d] : 1;
-            }
-            values[s] = !symbol->is_stride          ? argument->sizes[symbol->dim]
-                        : argument->strides == NULL ? row_major
-                                                    : argument->strides[symbol->dim];
-        }
-        if (values[s] < 0) {
+        symbols[s] = (plan_symbol_t){symbol->argument, symbol->kind, symbol->dim, symbol->assumed};
+        if (arguments == NULL && symbol->assumed < 0) {
             return status_fail(UNCOPY_ERROR_PROGRAM, "the symbol %s has no value: assume one",
                                symbol->name);
         }
+        if (arguments != NULL && !plan_symbol_read(&symbols[s], &arguments[symbol->argument],
+                                                   &symbols[s].value)) {
+            const uncopy_argument_t *argument = &arguments[symbol->argument];
+            return status_fail(UNCOPY_ERROR_ARGUMENT,
+                               "argument %u is %s with %d dims, %s is its %s %d", symbol->argument,
+                               uncopy_dtype_name(argument->dtype), argument->rank, symbol->name,
+                               symbol->kind == UNCOPY_SYMBOL_VALUE ? "value" : "dim", symbol->dim);
+        }
+        values[s] = symbols[s].value;
     }
     return UNCOPY_OK;
 }
@@ -147,12 +142,21 @@ static uncopy_status_t plan_with(arena_t *arena, const uncopy_allocator_t *alloc
 {
     int64_t *values = arena_allocate(arena, program->num_symbols, sizeof(*values));
     int64_t *addresses = arena_allocate(arena, program->num_arguments * 2, sizeof(*addresses));
-    if (values == NULL || addresses == NULL) {
+    plan->num_symbols = program->num_symbols;
+    plan->symbols = arena_allocate(&plan->arena, plan->num_symbols, sizeof(*plan->symbols));
+    if (values == NULL || addresses == NULL || plan->symbols == NULL) {
         return UNCOPY_ERROR_MEMORY;
     }
-    ir_extent_t *extents = NULL;
-    TRY(find_symbols(program, arguments, values));
-    TRY(ir_evaluate(program, values, arena, &extents));
+    ir_values_t found;
+    TRY(find_symbols(program, arguments, plan->symbols, values));
+    TRY(ir_evaluate(program, values, arena, &found));
+    const ir_extent_t *extents = found.extents;
+    plan->num_numbers = program->num_numbers;
+    plan->numbers =
+        arena_copy(&plan->arena, found.numbers, plan->num_numbers, sizeof(*plan->numbers));
+    if (plan->numbers == NULL) {
+        return UNCOPY_ERROR_MEMORY;
+    }
     TRY(ir_verify(program, extents));
     TRY(find_addresses(program, extents, arguments, addresses));
     unit_t unit;

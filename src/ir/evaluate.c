@@ -88,11 +88,12 @@ static bool evaluate_view(const ir_view_t *view, const int64_t *values, ir_exten
 }
 
 uncopy_status_t ir_evaluate(const ir_program_t *program, const int64_t *symbol_values,
-                            arena_t *arena, ir_extent_t **out_extents)
+                            arena_t *arena, ir_values_t *out_values)
 {
     int64_t *values = arena_allocate(arena, program->num_expressions, sizeof(*values));
     ir_extent_t *extents = arena_allocate(arena, program->num_views, sizeof(*extents));
-    if (values == NULL || extents == NULL) {
+    int64_t *numbers = arena_allocate(arena, program->num_numbers, sizeof(*numbers));
+    if (values == NULL || extents == NULL || numbers == NULL) {
         return UNCOPY_ERROR_MEMORY;
     }
     TRY(evaluate_expressions(program, symbol_values, values));
@@ -103,6 +104,9 @@ uncopy_status_t ir_evaluate(const ir_program_t *program, const int64_t *symbol_v
                                program->views[v].name);
         }
     }
-    *out_extents = extents;
+    for (size_t n = 0; n < program->num_numbers; n++) {
+        numbers[n] = value_of(values, program->numbers[n]);
+    }
+    *out_values = (ir_values_t){extents, numbers};
     return UNCOPY_OK;
 }

@@ -146,7 +146,7 @@ uncopy_status_t ir_add_expression(ir_program_t *program, uncopy_expression_kind_
 }
 
 uncopy_status_t ir_add_symbol(ir_program_t *program, const char *name, uint32_t argument,
-                              int32_t dim, bool is_stride, uncopy_dim_t *out_dim)
+                              uncopy_symbol_kind_t kind, int32_t dim, uncopy_dim_t *out_dim)
 {
     if (name == NULL || !is_identifier(name)) {
         return status_fail(UNCOPY_ERROR_ARGUMENT, "a symbol needs a name");
@@ -156,12 +156,13 @@ uncopy_status_t ir_add_symbol(ir_program_t *program, const char *name, uint32_t 
             return status_fail(UNCOPY_ERROR_ARGUMENT, "the symbol \"%s\" is there already", name);
         }
     }
-    if (argument > program->num_arguments || dim < 0 || dim >= SPAN_MAX_RANK) {
+    if (argument > program->num_arguments || (unsigned)kind > UNCOPY_SYMBOL_VALUE || dim < 0 ||
+        dim >= SPAN_MAX_RANK) {
         return status_fail(UNCOPY_ERROR_ARGUMENT, "symbol %s: no argument %u with a dim %d", name,
                            argument, dim);
     }
-    ir_symbol_t symbol = {arena_copy_text(&program->arena, name, strlen(name)), argument, dim,
-                          is_stride, -1};
+    ir_symbol_t symbol = {arena_copy_text(&program->arena, name, strlen(name)), argument, kind,
+                          kind == UNCOPY_SYMBOL_VALUE ? 0 : dim, -1};
     if (symbol.name == NULL) {
         return UNCOPY_ERROR_MEMORY;
     }
@@ -429,6 +430,17 @@ uncopy_status_t ir_add_operation(ir_program_t *program, const uncopy_operation_t
     TRY(copy_text(program, operation->file, &to.file));
     ARENA_PUSH(arena, program->operations, program->num_operations, program->operations_capacity,
                to);
+    return UNCOPY_OK;
+}
+
+uncopy_status_t ir_add_number(ir_program_t *program, uncopy_dim_t dim, size_t *out_number)
+{
+    if (!dim_exists(program, dim)) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "a number names no expression");
+    }
+    *out_number = program->num_numbers;
+    ARENA_PUSH(&program->arena, program->numbers, program->num_numbers, program->numbers_capacity,
+               dim);
     return UNCOPY_OK;
 }
 

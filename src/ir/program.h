@@ -51,8 +51,8 @@ typedef struct ir_view {
 typedef struct ir_symbol {
     const char *name;
     uint32_t argument;
+    uncopy_symbol_kind_t kind;
     int32_t dim;
-    bool is_stride;
     int64_t assumed; /* value for planning without a call; -1: none given */
 } ir_symbol_t;
 
@@ -102,10 +102,11 @@ typedef struct ir_program {
     ir_group_t *groups;
     ir_assumption_t *assumptions;
     uncopy_view_t *outputs;
+    uncopy_dim_t *numbers;
     size_t num_storages, num_views, num_operations, num_expressions, num_symbols, num_groups,
-        num_assumptions, num_outputs, num_arguments;
+        num_assumptions, num_outputs, num_arguments, num_numbers;
     size_t storages_capacity, views_capacity, operations_capacity, expressions_capacity,
-        symbols_capacity, groups_capacity, assumptions_capacity, outputs_capacity;
+        symbols_capacity, groups_capacity, assumptions_capacity, outputs_capacity, numbers_capacity;
     uint32_t *name_table; /* open addressing: view number + 1 */
     size_t name_table_size;
 } ir_program_t;
@@ -131,7 +132,8 @@ UNCOPY_MUST_CHECK uncopy_status_t ir_add_view(ir_program_t *program, const char 
                                               uncopy_dim_t offset_bytes, bool is_from_storage,
                                               uncopy_view_t *out_view);
 UNCOPY_MUST_CHECK uncopy_status_t ir_add_symbol(ir_program_t *program, const char *name,
-                                                uint32_t argument, int32_t dim, bool is_stride,
+                                                uint32_t argument,
+                                                uncopy_symbol_kind_t kind, int32_t dim,
                                                 uncopy_dim_t *out_dim);
 UNCOPY_MUST_CHECK uncopy_status_t ir_add_expression(ir_program_t *program,
                                                     uncopy_expression_kind_t kind, uncopy_dim_t a,
@@ -142,6 +144,8 @@ UNCOPY_MUST_CHECK uncopy_status_t ir_add_group(ir_program_t *program, const char
 UNCOPY_MUST_CHECK uncopy_status_t ir_add_operation(ir_program_t *program,
                                                    const uncopy_operation_t *operation);
 UNCOPY_MUST_CHECK uncopy_status_t ir_add_output(ir_program_t *program, uncopy_view_t view);
+UNCOPY_MUST_CHECK uncopy_status_t ir_add_number(ir_program_t *program, uncopy_dim_t dim,
+                                                size_t *out_number);
 UNCOPY_MUST_CHECK uncopy_status_t ir_assume(ir_program_t *program, uint32_t a, uint32_t b,
                                             int64_t offset_bytes);
 
@@ -158,10 +162,16 @@ typedef struct ir_extent {
     int64_t element_strides[SPAN_MAX_RANK];
 } ir_extent_t;
 
-/* Numbers of all views, in arena. symbol_values: one for each symbol. Errors: UNCOPY_ERROR_PROGRAM
- * (a size or offset below zero, overflow), naming the view. */
+/* A program's sizes for one call, in an arena. */
+typedef struct ir_values {
+    ir_extent_t *extents; /* of each view */
+    int64_t *numbers;     /* each of the program's numbers */
+} ir_values_t;
+
+/* symbol_values: one for each symbol. Errors: UNCOPY_ERROR_PROGRAM (a size or offset below zero,
+ * overflow), naming the view. */
 UNCOPY_MUST_CHECK uncopy_status_t ir_evaluate(const ir_program_t *program,
                                               const int64_t *symbol_values, arena_t *arena,
-                                              ir_extent_t **out_extents);
+                                              ir_values_t *out_values);
 
 #endif

@@ -351,7 +351,7 @@ static const line_kind_t line_kinds[] = {
     {"argument", parse_argument}, {"scratch", parse_scratch}, {"fresh", parse_fresh},
     {"constant", parse_constant}, {"view", parse_view_line},  {"symbol", parse_symbol_line},
     {"dim", parse_dim_line},      {"group", parse_group},     {"output", parse_output},
-    {"assume", parse_assume},
+    {"assume", parse_assume},     {"number", parse_number_line},
 };
 
 static uncopy_status_t parse_line(parser_t *parser)

@@ -66,6 +66,7 @@ UNCOPY_MUST_CHECK uncopy_status_t parse_layout(parser_t *parser, uint32_t argume
                                                parse_layout_t *out_layout);
 UNCOPY_MUST_CHECK uncopy_status_t parse_dim_line(parser_t *parser);
 UNCOPY_MUST_CHECK uncopy_status_t parse_symbol_line(parser_t *parser);
+UNCOPY_MUST_CHECK uncopy_status_t parse_number_line(parser_t *parser);
 
 /* text_parse_operation.c: the current token is the operation's name. */
 UNCOPY_MUST_CHECK uncopy_status_t parse_operation(parser_t *parser);

@@ -170,11 +170,19 @@ uncopy_status_t parse_dim_line(parser_t *parser)
 }
 
 static uncopy_status_t add_symbol(parser_t *parser, const char *name, uint32_t argument,
-                                  int32_t dim, bool is_stride, uncopy_dim_t *out_dim)
+                                  uncopy_symbol_kind_t kind, int32_t dim, uncopy_dim_t *out_dim)
 {
     TRY(parse_pass(parser,
-                   ir_add_symbol(parser->program, name, argument, dim, is_stride, out_dim)));
+                   ir_add_symbol(parser->program, name, argument, kind, dim, out_dim)));
     return name_dim(parser, name, *out_dim);
+}
+
+uncopy_status_t parse_number_line(parser_t *parser)
+{
+    uncopy_dim_t dim = 0;
+    size_t number = 0;
+    TRY(parse_expression(parser, &dim));
+    return parse_pass(parser, ir_add_number(parser->program, dim, &number));
 }
 
 uncopy_status_t parse_symbol_line(parser_t *parser)
@@ -185,16 +193,21 @@ uncopy_status_t parse_symbol_line(parser_t *parser)
     uncopy_dim_t symbol = 0;
     TRY(parse_new_dim_name(parser, &name));
     TRY(parse_word(parser, "="));
-    bool is_stride = parse_take(parser, "stride");
-    if (!is_stride) {
-        TRY(parse_word(parser, "size"));
+    uncopy_symbol_kind_t kind = UNCOPY_SYMBOL_SIZE;
+    if (parse_take(parser, "value")) {
+        kind = UNCOPY_SYMBOL_VALUE;
+    } else {
+        kind = parse_take(parser, "stride") ? UNCOPY_SYMBOL_STRIDE : UNCOPY_SYMBOL_SIZE;
+        if (kind == UNCOPY_SYMBOL_SIZE) {
+            TRY(parse_word(parser, "size"));
+        }
+        TRY(parse_int32(parser, &dim));
     }
-    TRY(parse_int32(parser, &dim));
     TRY(parse_word(parser, "of"));
     TRY(parse_word(parser, "argument"));
     TRY(parse_integer(parser, false, &argument));
     uint32_t number = argument < UNCOPY_NONE ? (uint32_t)argument : UNCOPY_NONE;
-    return add_symbol(parser, name, number, dim, is_stride, &symbol);
+    return add_symbol(parser, name, number, kind, dim, &symbol);
 }
 
 /* ---- layouts ---- */
@@ -227,7 +240,9 @@ static uncopy_status_t parse_dims(parser_t *parser, const char *close, uint32_t 
         if (argument != UNCOPY_NONE && introduces_symbol(parser, close)) {
             const char *name = NULL;
             TRY(parse_name(parser, "a symbol", &name));
-            TRY(add_symbol(parser, name, argument, count, is_stride, &dims[count]));
+            TRY(add_symbol(parser, name, argument,
+                           is_stride ? UNCOPY_SYMBOL_STRIDE : UNCOPY_SYMBOL_SIZE, count,
+                           &dims[count]));
         } else {
             TRY(parse_expression(parser, &dims[count]));
         }

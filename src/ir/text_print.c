@@ -99,6 +99,7 @@ static void print_views(printer_t *printer)
         text_append(printer->text, "\n");
     }
     print_remaining_symbols(printer);
+    print_numbers(printer);
 }
 
 static void print_groups(const ir_program_t *program, text_t *text)

@@ -35,6 +35,8 @@ void print_release(printer_t *printer);
 void print_needed_dims(printer_t *printer, const ir_view_t *view);
 /* Symbols whose argument is not there. */
 void print_remaining_symbols(printer_t *printer);
+/* `number` lines, after those of all symbols, and the `dim`s that they need. */
+void print_numbers(printer_t *printer);
 /* dtype[sizes](strides), strides only where they are not row-major. */
 void print_layout(printer_t *printer, const ir_view_t *view);
 void print_dim(printer_t *printer, uncopy_dim_t dim);

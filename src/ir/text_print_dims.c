@@ -133,6 +133,9 @@ uncopy_status_t print_init(printer_t *printer, const ir_program_t *program, text
     for (size_t v = 0; v < program->num_views; v++) {
         use_view(printer, &program->views[v]);
     }
+    for (size_t n = 0; n < program->num_numbers; n++) {
+        use_dim(printer, program->numbers[n]);
+    }
     for (size_t e = program->num_expressions; e-- > 0;) {
         const ir_expression_t *expression = &program->expressions[e];
         if (printer->expressions[e].is_used && !expression->is_symbol) {
@@ -253,8 +256,14 @@ static void introduce_symbol(printer_t *printer, size_t e)
 static void print_symbol_line(printer_t *printer, size_t e)
 {
     const ir_symbol_t *symbol = &printer->program->symbols[printer->program->expressions[e].symbol];
-    text_append(printer->text, "symbol %s = %s %d of argument %u\n", symbol->name,
-                symbol->is_stride ? "stride" : "size", symbol->dim, symbol->argument);
+    if (symbol->kind == UNCOPY_SYMBOL_VALUE) {
+        text_append(printer->text, "symbol %s = value of argument %u\n", symbol->name,
+                    symbol->argument);
+    } else {
+        text_append(printer->text, "symbol %s = %s %d of argument %u\n", symbol->name,
+                    symbol->kind == UNCOPY_SYMBOL_STRIDE ? "stride" : "size", symbol->dim,
+                    symbol->argument);
+    }
     introduce_symbol(printer, e);
 }
 
@@ -292,7 +301,8 @@ static bool is_introduced(const printer_t *printer, const ir_view_t *view, size_
         const uncopy_dim_t *dims = list == 0 ? view->sizes : view->strides;
         for (int32_t d = 0; d < view->rank; d++) {
             if (dims[d] == dim) {
-                return symbol->is_stride == (list == 1) && symbol->dim == d;
+                return symbol->kind == (list == 1 ? UNCOPY_SYMBOL_STRIDE : UNCOPY_SYMBOL_SIZE) &&
+                       symbol->dim == d;
             }
             if (mentions(printer, dims[d], e)) {
                 return false;
@@ -377,5 +387,20 @@ void print_remaining_symbols(printer_t *printer)
         if (printer->program->expressions[e].is_symbol && !printer->expressions[e].is_known) {
             print_symbol_line(printer, e);
         }
+    }
+}
+
+void print_numbers(printer_t *printer)
+{
+    const ir_program_t *program = printer->program;
+    for (size_t e = 0; program->num_numbers > 0 && e < program->num_expressions; e++) {
+        if (needs_dim_line(printer, e)) {
+            print_dim_line(printer, e);
+        }
+    }
+    for (size_t n = 0; n < program->num_numbers; n++) {
+        text_append(printer->text, "number ");
+        print_dim(printer, program->numbers[n]);
+        text_append(printer->text, "\n");
     }
 }

@@ -3,7 +3,7 @@
  * verify_order.c.
  *
  *   v1  what is named exists; a storage's first view starts its storage; a symbol stands for a dim
- *       of an argument
+ *       of an argument, or for the value of an i64 argument without dims
  *   v2  a view has 0 to 12 dims and a dtype; its numbers are not below zero and its bytes countable
  *   v3  an operation has the operands that its row says: reads, results, and returns for externs
  *       alone
@@ -149,8 +149,19 @@ static uncopy_status_t check_symbol(const verifier_t *verifier, size_t s)
 {
     const ir_program_t *program = verifier->program;
     const ir_symbol_t *symbol = &program->symbols[s];
-    if (symbol->argument >= program->num_arguments || symbol->dim < 0 ||
-        symbol->dim >= program->views[program->storages[symbol->argument].first_view].rank) {
+    if (symbol->argument >= program->num_arguments) {
+        return verify_fail(verifier, "v1", "symbol %s: there is no argument %u", symbol->name,
+                           symbol->argument);
+    }
+    const ir_view_t *view = &program->views[program->storages[symbol->argument].first_view];
+    if (symbol->kind == UNCOPY_SYMBOL_VALUE) {
+        if (view->dtype != UNCOPY_DTYPE_I64 || view->rank != 0) {
+            return verify_fail(verifier, "v1", "symbol %s: argument %u is no i64 without dims",
+                               symbol->name, symbol->argument);
+        }
+        return UNCOPY_OK;
+    }
+    if (symbol->dim < 0 || symbol->dim >= view->rank) {
         return verify_fail(verifier, "v1", "symbol %s: there is no dim %d of an argument %u",
                            symbol->name, symbol->dim, symbol->argument);
     }
@@ -164,6 +175,11 @@ static uncopy_status_t check_ends(const verifier_t *verifier)
         if (program->outputs[i] >= program->num_views) {
             return verify_fail(verifier, "v1", "output %zu names view %u of %zu", i,
                                program->outputs[i], program->num_views);
+        }
+    }
+    for (size_t i = 0; i < program->num_numbers; i++) {
+        if (!dim_exists(program, program->numbers[i])) {
+            return verify_fail(verifier, "v1", "number %zu names no expression", i);
         }
     }
     for (size_t i = 0; i < program->num_assumptions; i++) {
@@ -247,7 +263,7 @@ uncopy_status_t ir_verify(const ir_program_t *program, const ir_extent_t *extent
 static uncopy_status_t verify_with_values(const ir_program_t *program, arena_t *arena)
 {
     int64_t *values = arena_allocate(arena, program->num_symbols, sizeof(*values));
-    ir_extent_t *extents = NULL;
+    ir_values_t found;
     if (values == NULL) {
         return UNCOPY_ERROR_MEMORY;
     }
@@ -259,8 +275,8 @@ static uncopy_status_t verify_with_values(const ir_program_t *program, arena_t *
     }
     verifier_t verifier = {program, NULL, program->num_operations};
     TRY(check_parts(&verifier));
-    TRY(ir_evaluate(program, values, arena, &extents));
-    return ir_verify(program, extents);
+    TRY(ir_evaluate(program, values, arena, &found));
+    return ir_verify(program, found.extents);
 }
 
 uncopy_status_t ir_verify_assumed(const ir_program_t *program)

@@ -18,6 +18,7 @@
 
 #include "base/memory.h"
 #include "plan/kernel.h"
+#include "plan/symbol.h"
 #include "plan/tile.h"
 #include "span/facts.h"
 #include "uncopy/plan.h"
@@ -111,6 +112,10 @@ typedef struct plan {
     const char *name;
     plan_argument_t *arguments;
     size_t num_arguments;
+    plan_symbol_t *symbols;
+    size_t num_symbols;
+    int64_t *numbers; /* of the program, for the symbols' values */
+    size_t num_numbers;
     plan_base_t *bases;
     size_t num_bases;
     plan_operand_t *operands;

@@ -230,7 +230,9 @@ static uncopy_status_t run_call(walk_t *walk, const plan_instruction_t *at)
                           .results = bounds,
                           .num_results = at->num_results,
                           .file = at->file,
-                          .line = at->line};
+                          .line = at->line,
+                          .numbers = walk->plan->numbers,
+                          .num_numbers = walk->plan->num_numbers};
     TRY(walk->host->call(walk->host->self, walk->frame, walk->call_data, &call));
     for (size_t i = 0; i < at->num_results; i++) {
         if (bounds[i].kind == UNCOPY_BASE_MADE && walk->frame->addresses[bounds[i].base] == NULL &&

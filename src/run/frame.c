@@ -123,6 +123,14 @@ bool run_fits(const plan_t *plan, const uncopy_argument_t *arguments, size_t num
             row_major *= size > 1 ? size : 1;
         }
     }
+    for (size_t s = 0; s < plan->num_symbols; s++) {
+        const plan_symbol_t *symbol = &plan->symbols[s];
+        int64_t value = 0;
+        if (!plan_symbol_read(symbol, &arguments[symbol->argument], &value) ||
+            value != symbol->value) {
+            return false;
+        }
+    }
     return true;
 }
 

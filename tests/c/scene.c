@@ -137,8 +137,10 @@ bool scene_init(scene_t *scene, const char *text)
     for (size_t s = 0; values != NULL && s < scene->program.num_symbols; s++) {
         values[s] = scene->program.symbols[s].assumed;
     }
-    bool is_fine = values != NULL && ir_evaluate(&scene->program, values, &scene->arena,
-                                                 &scene->extents) == UNCOPY_OK;
+    ir_values_t found = {NULL, NULL};
+    bool is_fine = values != NULL && ir_evaluate(&scene->program, values, &scene->arena, &found) ==
+                                         UNCOPY_OK;
+    scene->extents = found.extents;
     is_fine = is_fine && place_arguments(scene) && fill_image(scene);
     if (!is_fine) {
         printf("    %s\n", uncopy_last_message());

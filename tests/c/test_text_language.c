@@ -133,7 +133,7 @@ static void large_expressions_are_named(void)
     uncopy_dim_t dim = 0;
     uncopy_view_t view = 0;
     CHECK(ir_program_init(&program, &memory_system_allocator, "deep") == UNCOPY_OK);
-    CHECK(ir_add_symbol(&program, "n", 0, 0, false, &dim) == UNCOPY_OK);
+    CHECK(ir_add_symbol(&program, "n", 0, UNCOPY_SYMBOL_SIZE, 0, &dim) == UNCOPY_OK);
     uncopy_dim_t sizes[1] = {dim};
     uncopy_layout_t layout = {UNCOPY_DTYPE_F32, 1, sizes, NULL};
     CHECK(ir_add_argument(&program, "a", &layout, &view) == UNCOPY_OK);

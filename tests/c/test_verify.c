@@ -302,12 +302,13 @@ static void what_is_named_exists(void)
 static void numbers_are_not_below_zero_and_countable(void)
 {
     ir_program_t program;
-    ir_extent_t *extents = NULL;
+    ir_values_t found = {NULL, NULL};
     arena_t arena;
     const char *text = "program p\nargument a f32[2,3]\n";
     arena_init(&arena, &memory_system_allocator);
     CHECK(ir_parse(&program, &memory_system_allocator, text, strlen(text)) == UNCOPY_OK);
-    CHECK(ir_evaluate(&program, NULL, &arena, &extents) == UNCOPY_OK);
+    CHECK(ir_evaluate(&program, NULL, &arena, &found) == UNCOPY_OK);
+    ir_extent_t *extents = found.extents;
     CHECK(ir_verify(&program, extents) == UNCOPY_OK);
     extents[0].span.sizes[0] = -1;
     CHECK(ir_verify(&program, extents) == UNCOPY_ERROR_PROGRAM);

@@ -166,12 +166,9 @@ UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_program_add_view(
 
 /* Adds a symbol that stands for size or stride number dim of the argument with number argument (in
  * order of adding, the next one to be added allowed), or for its value (dim is 0 then). */
-UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_program_add_symbol(uncopy_program_t *program,
-                                                                       const char *name,
-                                                                       uint32_t argument,
-                                                                       uncopy_symbol_kind_t kind,
-                                                                       int32_t dim,
-                                                                       uncopy_dim_t *out_dim);
+UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t
+uncopy_program_add_symbol(uncopy_program_t *program, const char *name, uint32_t argument,
+                          uncopy_symbol_kind_t kind, int32_t dim, uncopy_dim_t *out_dim);
 
 UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t
 uncopy_program_add_expression(uncopy_program_t *program, uncopy_expression_kind_t kind,

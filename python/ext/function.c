@@ -191,8 +191,7 @@ static int bump_after_run(const host_call_t *call, const uncopy_plan_t *plan)
 {
     for (size_t i = 0; i < call->num_arguments; i++) {
         if ((uncopy_plan_writes_argument(plan, i) || is_touched(call, i)) &&
-            core_is_tensor(call->tensors[i]) &&
-            tensor_bump_version(call->tensors[i]) != 0) {
+            core_is_tensor(call->tensors[i]) && tensor_bump_version(call->tensors[i]) != 0) {
             return -1;
         }
     }
@@ -223,8 +222,7 @@ static void bump_after_failure(const host_call_t *call)
     for (size_t i = 0; i < call->num_arguments; i++) {
         if ((is_touched(call, i) || (program_may_write(call->function->program, i) &&
                                      a_plan_writes(call->function->function, i))) &&
-            core_is_tensor(call->tensors[i]) &&
-            tensor_bump_version(call->tensors[i]) != 0) {
+            core_is_tensor(call->tensors[i]) && tensor_bump_version(call->tensors[i]) != 0) {
             PyErr_Clear();
         }
     }

@@ -15,8 +15,7 @@ static PyObject *slot_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     static char *names[] = {"index", "number", NULL};
     Py_ssize_t index;
     int is_number = 0;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "n|$p:Slot", names, &index,
-                                     &is_number)) {
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "n|$p:Slot", names, &index, &is_number)) {
         return NULL;
     }
     if (index < 0) {

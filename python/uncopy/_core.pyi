@@ -198,8 +198,8 @@ class Function:
     "place"), overlap (bool), threads (int).
     Arguments: torch.Tensor or Parameter, strided, on the CPU, no conjugate or negative views, and
     ints for arguments that are i64 without dims; others raise TypeError with the argument's number.
-    Mutated arguments' version counters are increased, on the error exit too. The host's operations run with grad mode off, results are made
-    in the caller's mode. Any thread may call it.
+    Mutated arguments' version counters are increased, on the error exit too. The host's operations
+    run with grad mode off, results are made in the caller's mode. Any thread may call it.
     """
 
     def __init__(

@@ -4,6 +4,7 @@ One file a graph: `uncopy_<graph>_rank<r>_<pid>.py` or `.txt` in the folder of `
 written when the graph is first called, when there is a plan, and again when there is a new one.
 """
 
+import operator
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,8 @@ def python_text(captured: Capture, name: str, plans: list[str]) -> str:
     graph = captured.graph.graph
     arguments = [n for n in graph.nodes if n.op == "placeholder"]
     lines = [f'"""Graph {name} as captured: ATen operators in the order of the program."""', ""]
+    if any(_is_builtin(n.target) for n in graph.nodes):
+        lines += ["import operator"]
     lines += ["import torch", "from torch import device, inf, nan  # noqa: F401", ""]
     if any("_c10d_functional" in str(n.target) for n in graph.nodes):
         lines += ["import torch.distributed._functional_collectives  # noqa: F401", ""]
@@ -103,14 +106,22 @@ def _statement(node: fx.Node) -> list[str]:
     if node.op != "call_function":
         return []
     target = node.target
-    name = f"torch.ops.{target}" if isinstance(target, torch._ops.OpOverload) else None
-    if name is None:  # operator.getitem
+    if target is operator.getitem:
         return [f"{node.name} = {_words(node.args[0])}[{node.args[1]!r}]"]
+    name = f"torch.ops.{target}"
+    if not isinstance(target, torch._ops.OpOverload):  # computes with sizes
+        name = f"{'operator' if _is_builtin(target) else 'torch'}.{target.__name__}"
     words = [_words(a) for a in node.args]
     words += [f"{k}={_words(v)}" for k, v in node.kwargs.items()]
     source = source_of(node)
     comment = f"  # {source}: {source.code}" if source else ""
     return [f"{node.name} = {name}({', '.join(words)}){comment}"]
+
+
+def _is_builtin(target: Any) -> bool:
+    return target is not operator.getitem and target is getattr(
+        operator, getattr(target, "__name__", ""), None
+    )
 
 
 def _words(value: Any) -> str:
@@ -125,10 +136,21 @@ def _words(value: Any) -> str:
 
 def _layout(node: fx.Node) -> str:
     value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return f"the number {value}"
     return f"{value.dtype} {tuple(value.shape)} {value.stride()}"
 
 
 def _example(node: fx.Node) -> str:
     value = node.meta["val"]
-    made = f"torch.empty_strided({tuple(value.shape)}, {value.stride()}, dtype={value.dtype})"
-    return f"{made}.fill_(1)"
+    if not isinstance(value, torch.Tensor):
+        return repr(_seen(value))
+    sizes, strides = tuple(map(_seen, value.shape)), tuple(map(_seen, value.stride()))
+    return f"torch.empty_strided({sizes}, {strides}, dtype={value.dtype}).fill_(1)"
+
+
+def _seen(size: Any) -> int:
+    """A size as it was when the graph was captured; 2 for one that depends on data."""
+    if type(size) is int:
+        return size
+    return size.node.hint if size.node.has_hint() else 2

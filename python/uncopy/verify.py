@@ -38,13 +38,14 @@ _TOLERANCE = {
 
 class Snapshot:
     """Copies of tensors and of all bytes of their storages, with every alias between them kept.
+    Integers among the tensors stay as they are.
 
     Raises ValueError for tensors whose distance in a block of several storages is no whole number
     of elements.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self.tensors: list[torch.Tensor] = [None] * len(tensors)  # type: ignore[list-item]
+        self.tensors: list[Any] = list(tensors)
         self.has_shared_blocks = False
         for start, members in _blocks(tensors):
             self._copy_block(start, members, tensors)
@@ -78,6 +79,8 @@ def _blocks(tensors: Sequence[torch.Tensor]) -> list[tuple[int, list[int]]]:
     """Tensors whose storages touch, in groups, each with the address of its first byte."""
     ranges = []
     for number, tensor in enumerate(tensors):
+        if not isinstance(tensor, torch.Tensor):
+            continue
         storage = tensor.untyped_storage()
         ranges.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes(), number))
     groups: list[tuple[int, list[int]]] = []
@@ -273,11 +276,19 @@ def _ended_at(captured: Capture, node: fx.Node) -> Capture:
         copies[old] = graph.node_copy(old, lambda n: copies[n])
     graph.output((copies[node],))
     module = fx.GraphModule(captured.graph, graph)
-    return Capture(module, captured.names, captured.held, [])
+    return Capture(
+        module,
+        captured.names,
+        captured.held,
+        [],
+        shape_env=captured.shape_env,
+        is_symbolic=captured.is_symbolic,
+    )
 
 
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
+def _version(tensor: Any) -> int:
+    is_counted = isinstance(tensor, torch.Tensor) and not tensor.is_inference()
+    return tensor._version if is_counted else 0
 
 
 def _compare(
@@ -292,7 +303,8 @@ def _compare(
         if found is not None:
             return f"result {number}: {found}"
     for number, (ours, eagers) in enumerate(zip(arguments, eager_arguments, strict=True)):
-        if not _same_values(_storage_of(ours, ours), _storage_of(eagers, ours)):
+        is_tensor = isinstance(ours, torch.Tensor)
+        if is_tensor and not _same_values(_storage_of(ours, ours), _storage_of(eagers, ours)):
             return f"bytes of argument {number} after the call"
     ours_all = [*arguments, *(r for r in results if isinstance(r, torch.Tensor))]
     eagers_all = [*eager_arguments, *(r for r in eager_results if isinstance(r, torch.Tensor))]
@@ -346,10 +358,12 @@ def _same_values(ours: torch.Tensor, eagers: torch.Tensor) -> bool:
     return torch.equal(ours, eagers)
 
 
-def _distance(first: torch.Tensor, second: torch.Tensor) -> int | None:
+def _distance(first: Any, second: Any) -> int | None:
     """Bytes from one tensor's first element to another's if their storages have common bytes, else
     None.
     """
+    if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+        return None
     a, b = first.untyped_storage(), second.untyped_storage()
     if not a.nbytes() or not b.nbytes():
         return None

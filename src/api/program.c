@@ -143,8 +143,7 @@ uncopy_status_t uncopy_program_add_view(uncopy_program_t *program, const char *n
 }
 
 uncopy_status_t uncopy_program_add_symbol(uncopy_program_t *program, const char *name,
-                                          uint32_t argument, uncopy_symbol_kind_t kind,
-                                          int32_t dim,
+                                          uint32_t argument, uncopy_symbol_kind_t kind, int32_t dim,
                                           uncopy_dim_t *out_dim)
 {
     TRY(check_open(program, out_dim));

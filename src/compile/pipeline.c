@@ -20,8 +20,8 @@ static uncopy_status_t find_symbols(const ir_program_t *program, const uncopy_ar
             return status_fail(UNCOPY_ERROR_PROGRAM, "the symbol %s has no value: assume one",
                                symbol->name);
         }
-        if (arguments != NULL && !plan_symbol_read(&symbols[s], &arguments[symbol->argument],
-                                                   &symbols[s].value)) {
+        if (arguments != NULL &&
+            !plan_symbol_read(&symbols[s], &arguments[symbol->argument], &symbols[s].value)) {
             const uncopy_argument_t *argument = &arguments[symbol->argument];
             return status_fail(UNCOPY_ERROR_ARGUMENT,
                                "argument %u is %s with %d dims, %s is its %s %d", symbol->argument,

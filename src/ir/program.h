@@ -132,9 +132,8 @@ UNCOPY_MUST_CHECK uncopy_status_t ir_add_view(ir_program_t *program, const char 
                                               uncopy_dim_t offset_bytes, bool is_from_storage,
                                               uncopy_view_t *out_view);
 UNCOPY_MUST_CHECK uncopy_status_t ir_add_symbol(ir_program_t *program, const char *name,
-                                                uint32_t argument,
-                                                uncopy_symbol_kind_t kind, int32_t dim,
-                                                uncopy_dim_t *out_dim);
+                                                uint32_t argument, uncopy_symbol_kind_t kind,
+                                                int32_t dim, uncopy_dim_t *out_dim);
 UNCOPY_MUST_CHECK uncopy_status_t ir_add_expression(ir_program_t *program,
                                                     uncopy_expression_kind_t kind, uncopy_dim_t a,
                                                     uncopy_dim_t b, uncopy_dim_t *out_dim);

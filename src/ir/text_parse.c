@@ -348,9 +348,9 @@ typedef struct line_kind {
 } line_kind_t;
 
 static const line_kind_t line_kinds[] = {
-    {"argument", parse_argument}, {"scratch", parse_scratch}, {"fresh", parse_fresh},
-    {"constant", parse_constant}, {"view", parse_view_line},  {"symbol", parse_symbol_line},
-    {"dim", parse_dim_line},      {"group", parse_group},     {"output", parse_output},
+    {"argument", parse_argument}, {"scratch", parse_scratch},    {"fresh", parse_fresh},
+    {"constant", parse_constant}, {"view", parse_view_line},     {"symbol", parse_symbol_line},
+    {"dim", parse_dim_line},      {"group", parse_group},        {"output", parse_output},
     {"assume", parse_assume},     {"number", parse_number_line},
 };
 

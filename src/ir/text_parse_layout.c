@@ -172,8 +172,7 @@ uncopy_status_t parse_dim_line(parser_t *parser)
 static uncopy_status_t add_symbol(parser_t *parser, const char *name, uint32_t argument,
                                   uncopy_symbol_kind_t kind, int32_t dim, uncopy_dim_t *out_dim)
 {
-    TRY(parse_pass(parser,
-                   ir_add_symbol(parser->program, name, argument, kind, dim, out_dim)));
+    TRY(parse_pass(parser, ir_add_symbol(parser->program, name, argument, kind, dim, out_dim)));
     return name_dim(parser, name, *out_dim);
 }
 

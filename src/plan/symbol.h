@@ -1,5 +1,5 @@
-/* Symbols of a plan: the sizes, strides and values of arguments that its numbers were computed from.
- * Immutable data. */
+/* Symbols of a plan: the sizes, strides and values of arguments that its numbers were computed
+ * from. Immutable data. */
 #ifndef PLAN_SYMBOL_H
 #define PLAN_SYMBOL_H
 
@@ -22,8 +22,8 @@ static inline bool plan_symbol_read(const plan_symbol_t *symbol, const uncopy_ar
                                     int64_t *out_value)
 {
     if (symbol->kind == UNCOPY_SYMBOL_VALUE) {
-        bool is_integer = argument->dtype == UNCOPY_DTYPE_I64 && argument->rank == 0 &&
-                          argument->data != NULL;
+        bool is_integer =
+            argument->dtype == UNCOPY_DTYPE_I64 && argument->rank == 0 && argument->data != NULL;
         if (is_integer) {
             memcpy(out_value, argument->data, sizeof(*out_value));
         }

@@ -114,6 +114,13 @@ static bool fill_image(scene_t *scene)
         uncopy_bound_t bound = reference_bound(&reference, scene->program.storages[a].first_view);
         element_fill_pattern(&bound, a);
     }
+    for (size_t s = 0; s < scene->program.num_symbols; s++) {
+        const ir_symbol_t *symbol = &scene->program.symbols[s];
+        if (symbol->kind == UNCOPY_SYMBOL_VALUE) {
+            uint32_t view = scene->program.storages[symbol->argument].first_view;
+            memcpy(reference_bound(&reference, view).data, &symbol->assumed, sizeof(int64_t));
+        }
+    }
     reference_release(&reference);
     return true;
 }
@@ -138,8 +145,8 @@ bool scene_init(scene_t *scene, const char *text)
         values[s] = scene->program.symbols[s].assumed;
     }
     ir_values_t found = {NULL, NULL};
-    bool is_fine = values != NULL && ir_evaluate(&scene->program, values, &scene->arena, &found) ==
-                                         UNCOPY_OK;
+    bool is_fine =
+        values != NULL && ir_evaluate(&scene->program, values, &scene->arena, &found) == UNCOPY_OK;
     scene->extents = found.extents;
     is_fine = is_fine && place_arguments(scene) && fill_image(scene);
     if (!is_fine) {

@@ -145,6 +145,58 @@ static void a_plan_names_the_pair_that_changed(uncopy_context_t *context)
     uncopy_program_release(program);
 }
 
+static uncopy_argument_t integer(int64_t *value)
+{
+    return (uncopy_argument_t){.data = value, .storage_bytes = 8, .dtype = UNCOPY_DTYPE_I64};
+}
+
+/* n is no tensor's size: the call gives it, below zero if it likes, and plans know what follows. */
+static void values_of_a_call_decide_sizes_and_numbers(uncopy_context_t *context)
+{
+    uncopy_program_t *program = NULL;
+    uncopy_plan_t *plan = NULL;
+    uncopy_function_t *function = NULL;
+    uncopy_dim_t n = 0, size = 0, twice = 0;
+    uncopy_view_t view = 0, a = 0, first = 0;
+    size_t number = 7;
+    const int64_t eight = 8;
+    uncopy_layout_t scalar = {.dtype = UNCOPY_DTYPE_I64};
+    uncopy_layout_t all = {.dtype = UNCOPY_DTYPE_F32, .rank = 1, .sizes = &eight};
+    uncopy_layout_t some = {.dtype = UNCOPY_DTYPE_F32, .rank = 1, .sizes = &size};
+    CHECK(uncopy_program_create(context, "values", &program) == UNCOPY_OK);
+    CHECK(uncopy_program_add_symbol(program, "n", 0, UNCOPY_SYMBOL_VALUE, 0, &n) == UNCOPY_OK);
+    CHECK(uncopy_program_add_argument(program, "n_int", &scalar, &view) == UNCOPY_OK);
+    CHECK(uncopy_program_add_argument(program, "a", &all, &a) == UNCOPY_OK);
+    CHECK(uncopy_program_add_expression(program, UNCOPY_EXPRESSION_MAXIMUM, n, 1, &size) ==
+          UNCOPY_OK);
+    CHECK(uncopy_program_add_expression(program, UNCOPY_EXPRESSION_MULTIPLY, n, 2, &twice) ==
+          UNCOPY_OK);
+    CHECK(uncopy_program_add_view(program, "first", a, &some, 0, 0, &first) == UNCOPY_OK);
+    CHECK(uncopy_program_add_number(program, twice, &number) == UNCOPY_OK);
+    CHECK_EQUAL_I64((int64_t)number, 0);
+    CHECK(uncopy_program_add_number(program, -9, &number) == UNCOPY_ERROR_ARGUMENT);
+    CHECK_EQUAL_I64((int64_t)uncopy_program_num_numbers(program), 1);
+    CHECK(uncopy_program_add_output(program, first) == UNCOPY_OK);
+    CHECK(uncopy_plan_create(program, NULL, NULL, 0, &plan) == UNCOPY_ERROR_PROGRAM);
+    CHECK(uncopy_function_create(program, NULL, NULL, &function) == UNCOPY_OK);
+    static float memory[8];
+    static const int64_t values[] = {3, -2, 8, 3};
+    for (size_t i = 0; i < 4; i++) {
+        int64_t value = values[i];
+        uncopy_argument_t arguments[2] = {integer(&value), vector(memory, &eight)};
+        CHECK(uncopy_function_plan(function, arguments, 2, &plan) == UNCOPY_OK);
+        CHECK_EQUAL_I64(uncopy_plan_number(plan, 0), 2 * value);
+        CHECK_EQUAL_I64(uncopy_plan_number(plan, 1), 0);
+        CHECK_EQUAL_I64(uncopy_plan_output(plan, 0)->bound.sizes[0], value > 1 ? value : 1);
+        uncopy_plan_release(plan);
+    }
+    CHECK_EQUAL_I64((int64_t)uncopy_function_num_plans(function), 3);
+    uncopy_argument_t wrong[2] = {vector(memory, &eight), vector(memory, &eight)};
+    CHECK(uncopy_function_plan(function, wrong, 2, &plan) == UNCOPY_ERROR_ARGUMENT);
+    uncopy_function_release(function);
+    uncopy_program_release(program);
+}
+
 int main(void)
 {
     uncopy_context_t *context = NULL;
@@ -153,6 +205,7 @@ int main(void)
     wrong_calls_are_answered_in_words(context);
     plans_are_bounded(context);
     a_plan_names_the_pair_that_changed(context);
+    values_of_a_call_decide_sizes_and_numbers(context);
     uncopy_context_release(context);
     return check_finish("api");
 }

@@ -426,8 +426,6 @@ def test_refusals_have_reasons(refuse):
     conjugate = refuse(lambda x: torch.view_as_complex(x.view(8, 2)).conj(), square())
     assert conjugate is Reason.CONJUGATE
     assert refuse(lambda x: x.reshape((1,) * 11 + (4, 4)).add(1), square()) is Reason.RANK
-    symbolic = refuse(lambda x: x * 2, square(), dynamic=True)
-    assert symbolic is Reason.SYMBOLIC
 
 
 def test_a_view_beyond_its_storage_is_refused(reference):

@@ -1,0 +1,106 @@
+/* Making a communicator over a store or a folder, and parts of one over its own collectives. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/status.h"
+#include "comm/bootstrap.h"
+#include "comm/fault.h"
+
+/* ---------------------------------------------------------------- over a store */
+
+enum { KEY_BYTES = 192 };
+
+typedef struct store_exchange {
+    const uncopy_comm_store_t *store;
+    const uncopy_comm_options_t *options;
+    int64_t end_ns;
+} store_exchange_t;
+
+static void make_key(char key[KEY_BYTES], const uncopy_comm_options_t *options, const char *round,
+                     int32_t rank)
+{
+    (void)snprintf(key, KEY_BYTES, "%s/%s/%d", options->name, round, rank);
+}
+
+static uncopy_status_t get_record(const store_exchange_t *e, const char *round, int32_t rank,
+                                  void *record, size_t bytes)
+{
+    char key[KEY_BYTES];
+    make_key(key, e->options, round, rank);
+    int64_t left_ns = e->end_ns - wait_now_ns();
+    size_t size = 0;
+    uncopy_status_t status = e->store->get(e->store->self, key, left_ns > 0 ? left_ns : 0, record,
+                                           bytes, &size);
+    if (status == UNCOPY_ERROR_TIMEOUT) {
+        return status_fail(status, "rank %d of communicator \"%s\" did not come within %.3f s (%s)",
+                           rank, e->options->name, (double)e->options->timeout_ns * 1e-9, round);
+    }
+    if (status == UNCOPY_OK && size != bytes) {
+        return status_fail(UNCOPY_ERROR_APART,
+                           "key %s holds %zu bytes, not %zu: another version wrote it", key, size,
+                           bytes);
+    }
+    return status;
+}
+
+static uncopy_status_t gather_over_store(void *self, const char *round, const void *mine,
+                                         void *all, size_t bytes)
+{
+    store_exchange_t *e = self;
+    char key[KEY_BYTES];
+    make_key(key, e->options, round, e->options->rank);
+    TRY(e->store->set(e->store->self, key, mine, bytes));
+    for (int32_t p = 0; p < e->options->size; p++) {
+        char *record = (char *)all + (size_t)p * bytes;
+        if (p == e->options->rank) {
+            memcpy(record, mine, bytes);
+        } else {
+            TRY(get_record(e, round, p, record, bytes));
+        }
+    }
+    return UNCOPY_OK;
+}
+
+/* All ranks have come through all rounds, so nobody reads keys any more. */
+static uncopy_status_t first_barrier(comm_t *comm)
+{
+    comm_signature_t signature = {.operation = COMM_BARRIER, .root = -1};
+    TRY(comm_begin(comm, &signature, NULL));
+    return comm_end(comm, comm_barrier(comm));
+}
+
+static void remove_files(const bootstrap_directory_t *directory,
+                         const uncopy_comm_options_t *options)
+{
+    static const char *const rounds[] = {"card", "delivered", "verdict"};
+    for (size_t i = 0; i < sizeof(rounds) / sizeof(rounds[0]); i++) {
+        char key[KEY_BYTES];
+        make_key(key, options, rounds[i], options->rank);
+        bootstrap_directory_remove(directory, key);
+    }
+}
+
+uncopy_status_t comm_create(const uncopy_allocator_t *allocator,
+                            const uncopy_comm_options_t *options, comm_t **out_comm)
+{
+    bootstrap_directory_t directory = {options->directory, options->interrupt};
+    uncopy_comm_store_t files = bootstrap_directory_store(&directory);
+    store_exchange_t e = {.store = options->store != NULL ? options->store : &files,
+                          .options = options};
+    int64_t now_ns = wait_now_ns();
+    e.end_ns = options->timeout_ns > INT64_MAX - now_ns ? INT64_MAX : now_ns + options->timeout_ns;
+    bootstrap_exchange_t exchange = {&e, gather_over_store};
+    comm_t *comm = NULL;
+    TRY(bootstrap_run(allocator, options, &exchange, &comm));
+    uncopy_status_t status = first_barrier(comm);
+    if (status != UNCOPY_OK) {
+        comm_release(comm);
+        return status;
+    }
+    if (options->store == NULL) {
+        remove_files(&directory, options);
+    }
+    *out_comm = comm;
+    return UNCOPY_OK;
+}

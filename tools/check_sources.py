@@ -17,6 +17,7 @@ LISTS = {
     "include/uncopy": ("*.h", "*.def"),
     "python/ext": ("*.c",),
     "tests/c": ("test_*.c",),
+    "tests/comm": ("test_*.c",),
     "examples/c": ("*.c",),
     "fuzz": ("fuzz_*.c",),
 }

@@ -42,8 +42,8 @@ static uncopy_status_t check_options(const uncopy_comm_options_t *options)
 {
     size_t length = options->name != NULL ? strlen(options->name) : 0;
     if (length < 1 || length > NAME_MOST) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "a communicator's name has 1 to %d bytes, not %zu",
-                           NAME_MOST, length);
+        return status_fail(UNCOPY_ERROR_ARGUMENT,
+                           "a communicator's name has 1 to %d bytes, not %zu", NAME_MOST, length);
     }
     if (options->size < 1 || options->size > UNCOPY_COMM_MAX_SIZE || options->rank < 0 ||
         options->rank >= options->size) {
@@ -385,14 +385,13 @@ static uncopy_status_t run_all_reduce(uncopy_comm_t *comm, const void *source, v
     }
     signature.bytes = bytes;
     TRY(comm_begin(comm->comm, &signature, call));
-    return comm_end(comm->comm, comm_all_reduce(comm->comm, source, destination, (size_t)count,
-                                                kind->root));
+    return comm_end(comm->comm,
+                    comm_all_reduce(comm->comm, source, destination, (size_t)count, kind->root));
 }
 
 uncopy_status_t uncopy_comm_all_reduce(uncopy_comm_t *comm, const void *source, void *destination,
                                        int64_t count, uncopy_dtype_t dtype,
-                                       uncopy_reduction_t reduction,
-                                       const uncopy_comm_call_t *call)
+                                       uncopy_reduction_t reduction, const uncopy_comm_call_t *call)
 {
     comm_signature_t kind = {
         .operation = COMM_ALL_REDUCE, .dtype = dtype, .reduction = reduction, .root = -1};

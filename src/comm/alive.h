@@ -1,11 +1,11 @@
 /* Whether a process lives: what its peers see the moment it is killed.
  *
  * A robust mutex in the process's segment is held, for the life of the communicator, by a thread
- * that sleeps (a robust mutex belongs to a thread, and the caller's threads come and go). The kernel
- * marks it when it kills the process, before it frees its memory: 0.2 to 4.5 ms after SIGKILL, also
- * for a process of 8 GiB. A pidfd becomes readable only after the memory is freed: 41 ms for 1 GiB,
- * 134 for 4 GiB, 241 to 402 for 8 GiB; it is the second watch. kill(pid, 0) calls a zombie alive and
- * is not used. */
+ * that sleeps (a robust mutex belongs to a thread, and the caller's threads come and go). The
+ * kernel marks it when it kills the process, before it frees its memory: 0.2 to 4.5 ms after
+ * SIGKILL, also for a process of 8 GiB. A pidfd becomes readable only after the memory is freed: 41
+ * ms for 1 GiB, 134 for 4 GiB, 241 to 402 for 8 GiB; it is the second watch. kill(pid, 0) calls a
+ * zombie alive and is not used. */
 #ifndef COMM_ALIVE_H
 #define COMM_ALIVE_H
 

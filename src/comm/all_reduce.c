@@ -91,10 +91,10 @@ static void announce(reduction_t *r)
     comm_remote_row_t *rows = (comm_remote_row_t *)(void *)step_next(comm)->payload;
     header->source = COMM_SOURCE_WINDOW;
     header->rows = 1;
-    rows[0] = (comm_remote_row_t){
-        .offset = (uint64_t)(r->source - window->memory.parts[comm->rank]),
-        .bytes = bytes,
-        .window = window->number};
+    rows[0] =
+        (comm_remote_row_t){.offset = (uint64_t)(r->source - window->memory.parts[comm->rank]),
+                            .bytes = bytes,
+                            .window = window->number};
     window = r->destination != NULL ? comm_window_find(comm, r->destination, bytes) : NULL;
     if (window != NULL && r->root < 0) {
         header->rows = 2;
@@ -189,9 +189,8 @@ static void reduce_part(reduction_t *r, size_t at, size_t count)
     pattern_part(count, r->element_bytes, comm->size, comm->rank, &first, &of_part);
     const char *sources[UNCOPY_COMM_MAX_SIZE];
     for (int32_t p = 0; p < comm->size; p++) {
-        sources[p] = r->windows[p] != NULL
-                         ? r->windows[p] + (at + first) * r->element_bytes
-                         : step_slot(comm, p)->payload + first * r->element_bytes;
+        sources[p] = r->windows[p] != NULL ? r->windows[p] + (at + first) * r->element_bytes
+                                           : step_slot(comm, p)->payload + first * r->element_bytes;
         if (p != comm->rank) {
             comm_count(r->windows[p] != NULL ? &comm->counters.bytes_window
                                              : &comm->counters.bytes_staged,
@@ -203,9 +202,8 @@ static void reduce_part(reduction_t *r, size_t at, size_t count)
         .reduction = comm->signature.reduction,
         .sources = sources,
         .num_sources = comm->size,
-        .destination = r->destination == NULL
-                           ? NULL
-                           : r->destination + (at + first) * r->element_bytes,
+        .destination =
+            r->destination == NULL ? NULL : r->destination + (at + first) * r->element_bytes,
         .copy = is_published ? step_next(comm)->payload + first * r->element_bytes : NULL,
         .count = of_part};
     reduce_elements(comm->signature.dtype, &job);

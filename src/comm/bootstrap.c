@@ -211,9 +211,9 @@ static uncopy_status_t exchange_verdicts(bootstrap_t *b)
     for (int32_t p = 0; p < b->options->size; p++) {
         if (all[p].outcome.code != UNCOPY_OK) {
             bool is_known = all[p].outcome.code <= (uint32_t)UNCOPY_ERROR_SYSTEM;
-            return status_fail(is_known ? (uncopy_status_t)all[p].outcome.code : UNCOPY_ERROR_SYSTEM,
-                               "communicator \"%s\": %.*s", b->options->name, WORDS_BYTES,
-                               all[p].outcome.words);
+            return status_fail(
+                is_known ? (uncopy_status_t)all[p].outcome.code : UNCOPY_ERROR_SYSTEM,
+                "communicator \"%s\": %.*s", b->options->name, WORDS_BYTES, all[p].outcome.words);
         }
         b->can_read = b->can_read && all[p].can_read != 0;
     }

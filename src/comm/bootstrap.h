@@ -5,9 +5,9 @@
  *   delivered  to whom I could hand my memory
  *   verdict    whether I could map and verify everybody's
  * Every rank runs every round, whatever failed before, so that nobody waits for one who has given
- * up; after the last all ranks hold the same records and come to the same answer, that of the lowest
- * rank with a failure. Identifiers of hosts or namespaces decide nothing: memory is tried, then
- * verified by a random number in it. */
+ * up; after the last all ranks hold the same records and come to the same answer, that of the
+ * lowest rank with a failure. Identifiers of hosts or namespaces decide nothing: memory is tried,
+ * then verified by a random number in it. */
 #ifndef COMM_BOOTSTRAP_H
 #define COMM_BOOTSTRAP_H
 

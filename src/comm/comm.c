@@ -13,11 +13,16 @@
 const char *comm_operation_name(comm_operation_t operation)
 {
     static const char *const names[] = {
-        [COMM_BARRIER] = "barrier",       [COMM_ALL_GATHER] = "all_gather",
-        [COMM_REDUCE_SCATTER] = "reduce_scatter", [COMM_ALL_REDUCE] = "all_reduce",
-        [COMM_REDUCE] = "reduce",         [COMM_BROADCAST] = "broadcast",
-        [COMM_GATHER] = "gather",         [COMM_SCATTER] = "scatter",
-        [COMM_ALL_TO_ALL] = "all_to_all", [COMM_WINDOW_CREATE] = "window_create",
+        [COMM_BARRIER] = "barrier",
+        [COMM_ALL_GATHER] = "all_gather",
+        [COMM_REDUCE_SCATTER] = "reduce_scatter",
+        [COMM_ALL_REDUCE] = "all_reduce",
+        [COMM_REDUCE] = "reduce",
+        [COMM_BROADCAST] = "broadcast",
+        [COMM_GATHER] = "gather",
+        [COMM_SCATTER] = "scatter",
+        [COMM_ALL_TO_ALL] = "all_to_all",
+        [COMM_WINDOW_CREATE] = "window_create",
         [COMM_SPLIT] = "split",
     };
     size_t count = sizeof(names) / sizeof(names[0]);
@@ -70,8 +75,8 @@ void comm_leave(comm_t *comm)
     }
 }
 
-/* A locked mutex is no concern here: nobody may be in a call. In a forked child the parent's threads
- * may hold locks for ever, so they are left alone. */
+/* A locked mutex is no concern here: nobody may be in a call. In a forked child the parent's
+ * threads may hold locks for ever, so they are left alone. */
 void comm_release(comm_t *comm)
 {
     if (comm == NULL) {

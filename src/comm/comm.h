@@ -152,9 +152,9 @@ UNCOPY_MUST_CHECK uncopy_status_t comm_barrier(comm_t *comm);
 
 /* Who sends in a move: all ranks, or root alone; who takes likewise. */
 typedef enum comm_reach {
-    COMM_REACH_ALL,      /* all_gather, all_to_all */
+    COMM_REACH_ALL,       /* all_gather, all_to_all */
     COMM_REACH_FROM_ROOT, /* broadcast, scatter */
-    COMM_REACH_TO_ROOT,  /* gather */
+    COMM_REACH_TO_ROOT,   /* gather */
 } comm_reach_t;
 
 typedef struct comm_move {
@@ -186,8 +186,8 @@ struct comm_window {
     comm_t *comm;
     void *handle; /* api's */
     uint32_t number;
-    int64_t bytes;    /* asked for */
-    bool is_released; /* by this rank */
+    int64_t bytes;             /* asked for */
+    bool is_released;          /* by this rank */
     transport_memory_t memory; /* parts[p] NULL: unmapped */
 };
 

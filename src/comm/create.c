@@ -30,8 +30,8 @@ static uncopy_status_t get_record(const store_exchange_t *e, const char *round, 
     make_key(key, e->options, round, rank);
     int64_t left_ns = e->end_ns - wait_now_ns();
     size_t size = 0;
-    uncopy_status_t status = e->store->get(e->store->self, key, left_ns > 0 ? left_ns : 0, record,
-                                           bytes, &size);
+    uncopy_status_t status =
+        e->store->get(e->store->self, key, left_ns > 0 ? left_ns : 0, record, bytes, &size);
     if (status == UNCOPY_ERROR_TIMEOUT) {
         return status_fail(status, "rank %d of communicator \"%s\" did not come within %.3f s (%s)",
                            rank, e->options->name, (double)e->options->timeout_ns * 1e-9, round);
@@ -44,8 +44,8 @@ static uncopy_status_t get_record(const store_exchange_t *e, const char *round, 
     return status;
 }
 
-static uncopy_status_t gather_over_store(void *self, const char *round, const void *mine,
-                                         void *all, size_t bytes)
+static uncopy_status_t gather_over_store(void *self, const char *round, const void *mine, void *all,
+                                         size_t bytes)
 {
     store_exchange_t *e = self;
     char key[KEY_BYTES];

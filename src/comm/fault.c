@@ -37,8 +37,7 @@ static void wake_all(comm_t *comm)
 /* A peer is told the same of deaths and mismatches; of other causes, that this rank gave up. */
 static uncopy_status_t code_for_peers(uncopy_status_t code)
 {
-    return code == UNCOPY_ERROR_PEER || code == UNCOPY_ERROR_MISMATCH ? code
-                                                                      : UNCOPY_ERROR_ABORTED;
+    return code == UNCOPY_ERROR_PEER || code == UNCOPY_ERROR_MISMATCH ? code : UNCOPY_ERROR_ABORTED;
 }
 
 uncopy_status_t fault_break(comm_t *comm, uncopy_status_t code, const char *format, ...)

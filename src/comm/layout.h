@@ -83,12 +83,12 @@ typedef struct comm_bell {
 } comm_bell_t;
 
 typedef struct comm_segment {
-    _Alignas(COMM_PAGE) uint64_t nonce;               /* proves which memory this is */
-    _Alignas(COMM_LINE) _Atomic uint32_t left;        /* the owner released the communicator */
-    _Atomic uint32_t dead;                            /* a peer saw the owner's death */
-    _Alignas(COMM_LINE) pthread_mutex_t alive;        /* robust; its holder sleeps, see alive.h */
-    _Alignas(COMM_LINE) comm_abort_t abort;           /* peers write */
-    _Alignas(COMM_LINE) comm_bell_t bell;             /* peers ring */
+    _Alignas(COMM_PAGE) uint64_t nonce;        /* proves which memory this is */
+    _Alignas(COMM_LINE) _Atomic uint32_t left; /* the owner released the communicator */
+    _Atomic uint32_t dead;                     /* a peer saw the owner's death */
+    _Alignas(COMM_LINE) pthread_mutex_t alive; /* robust; its holder sleeps, see alive.h */
+    _Alignas(COMM_LINE) comm_abort_t abort;    /* peers write */
+    _Alignas(COMM_LINE) comm_bell_t bell;      /* peers ring */
 } comm_segment_t;
 
 _Static_assert(sizeof(comm_segment_t) == COMM_PAGE, "the first page");

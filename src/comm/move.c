@@ -43,8 +43,8 @@ static bool takes_from(const mover_t *m, int32_t sender)
 /* Bytes for the taker with the most. */
 static size_t most_to_send(const mover_t *m)
 {
-    bool is_own_root = m->move->reach == COMM_REACH_TO_ROOT &&
-                       m->comm->rank == m->comm->signature.root;
+    bool is_own_root =
+        m->move->reach == COMM_REACH_TO_ROOT && m->comm->rank == m->comm->signature.root;
     return sends(m) && !is_own_root
                ? pattern_most_bytes(&m->move->source, m->comm->size, m->comm->rank)
                : 0;
@@ -84,8 +84,7 @@ static void fill(mover_t *m)
 static void take_payload(mover_t *m, int32_t sender)
 {
     comm_t *comm = m->comm;
-    int32_t part =
-        m->move->is_shared ? 0 : pattern_part_index(sender, comm->rank, comm->size);
+    int32_t part = m->move->is_shared ? 0 : pattern_part_index(sender, comm->rank, comm->size);
     const char *payload = step_slot(comm, sender)->payload + (size_t)part * m->part_bytes;
     stream_t *receive = &m->receive[sender];
     size_t left = m->part_bytes;
@@ -127,12 +126,11 @@ static uncopy_status_t check_pair(mover_t *m, int32_t sender)
     comm_t *comm = m->comm;
     int64_t sent = step_slot(comm, sender)->sizes[comm->rank];
     int64_t taken = (int64_t)pattern_bytes(&m->move->destination, sender);
-    return sent == taken
-               ? UNCOPY_OK
-               : fault_break(comm, UNCOPY_ERROR_MISMATCH,
-                             "%s: rank %d sends %lld bytes to rank %d, which takes %lld",
-                             comm_operation_name(comm->signature.operation), sender,
-                             (long long)sent, comm->rank, (long long)taken);
+    return sent == taken ? UNCOPY_OK
+                         : fault_break(comm, UNCOPY_ERROR_MISMATCH,
+                                       "%s: rank %d sends %lld bytes to rank %d, which takes %lld",
+                                       comm_operation_name(comm->signature.operation), sender,
+                                       (long long)sent, comm->rank, (long long)taken);
 }
 
 static uncopy_status_t take_window(mover_t *m, int32_t sender, const pattern_t *pattern)
@@ -171,8 +169,8 @@ static uncopy_status_t take_first(mover_t *m, int32_t sender)
     }
     source_view_t view;
     comm_pause(comm, TRANSPORT_BEFORE_COPY);
-    TRY(source_view(comm, sender, pattern_bytes(&m->move->destination, sender),
-                    m->move->is_by_rank, rows, &view));
+    TRY(source_view(comm, sender, pattern_bytes(&m->move->destination, sender), m->move->is_by_rank,
+                    rows, &view));
     return view.kind == COMM_SOURCE_READ ? read_all(m, sender, view.address)
                                          : take_window(m, sender, &view.pattern);
 }

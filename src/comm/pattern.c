@@ -8,8 +8,7 @@ stream_t pattern_stream(const pattern_t *pattern, int32_t rank)
     if (pattern->is_by_rank) {
         return (stream_t){.row = pattern->rows + rank, .num_rows = 1};
     }
-    return (stream_t){
-        .row = pattern->rows, .num_rows = pattern->num_rows, .rank = (size_t)rank};
+    return (stream_t){.row = pattern->rows, .num_rows = pattern->num_rows, .rank = (size_t)rank};
 }
 
 size_t pattern_bytes(const pattern_t *pattern, int32_t rank)
@@ -80,8 +79,8 @@ char *stream_next(stream_t *stream, size_t limit, size_t *out_bytes)
     return address;
 }
 
-void pattern_part(size_t count, size_t element_bytes, int32_t size, int32_t rank,
-                  size_t *out_first, size_t *out_count)
+void pattern_part(size_t count, size_t element_bytes, int32_t size, int32_t rank, size_t *out_first,
+                  size_t *out_count)
 {
     size_t unit = element_bytes < LINE ? LINE / element_bytes : 1;
     size_t num_units = count / unit + (count % unit != 0);

@@ -50,8 +50,8 @@ size_t stream_run_bytes(stream_t *stream);
 
 /* The part of rank when count elements of element_bytes are cut in size parts that begin at lines
  * of 64 bytes, the first ones the larger. */
-void pattern_part(size_t count, size_t element_bytes, int32_t size, int32_t rank,
-                  size_t *out_first, size_t *out_count);
+void pattern_part(size_t count, size_t element_bytes, int32_t size, int32_t rank, size_t *out_first,
+                  size_t *out_count);
 
 /* Payload of chunk_bytes cut for num_parts readers: bytes of one, whole lines. */
 size_t pattern_part_bytes(size_t chunk_bytes, int32_t num_parts);

@@ -9,7 +9,8 @@
 
 _Static_assert(DTYPE_COUNT == 20, "reduce_table_t has an entry a dtype");
 
-/* Written by whoever comes first; all writers store the same value. Relaxed: tables are constant. */
+/* Written by whoever comes first; all writers store the same value. Relaxed: tables are
+ * constant. */
 static _Atomic(const reduce_table_t *) chosen;
 
 #if defined(__x86_64__)

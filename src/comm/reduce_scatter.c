@@ -114,8 +114,7 @@ static void reduce_bytes(reducer_t *r, size_t limit)
         for (int32_t p = 0; p < comm->size; p++) {
             if (is_in_payload(r, p)) {
                 int32_t part = pattern_part_index(p, comm->rank, comm->size);
-                sources[p] =
-                    step_slot(comm, p)->payload + (size_t)part * r->part_bytes + done;
+                sources[p] = step_slot(comm, p)->payload + (size_t)part * r->part_bytes + done;
             } else {
                 sources[p] = stream_next(&r->direct[p], run, &run);
             }

@@ -100,10 +100,10 @@ uncopy_status_t socket_send(const char *name, const socket_message_t *message)
     if (connection >= 0) {
         (void)close(connection);
     }
-    return error == 0 ? UNCOPY_OK
-                      : status_fail(UNCOPY_ERROR_SYSTEM, "abstract unix socket: %s%s",
-                                    strerror(error),
-                                    error == ECONNREFUSED ? " (another network namespace?)" : "");
+    return error == 0
+               ? UNCOPY_OK
+               : status_fail(UNCOPY_ERROR_SYSTEM, "abstract unix socket: %s%s", strerror(error),
+                             error == ECONNREFUSED ? " (another network namespace?)" : "");
 }
 
 static void take_descriptors(struct msghdr *header, socket_message_t *message)
@@ -130,9 +130,8 @@ static bool receive_on(int connection, uint64_t token, socket_message_t *message
                             .msg_iovlen = 1,
                             .msg_control = control.room,
                             .msg_controllen = sizeof(control.room)};
-    bool is_own_user =
-        getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &sender, &length) == 0 &&
-        sender.uid == geteuid();
+    bool is_own_user = getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &sender, &length) == 0 &&
+                       sender.uid == geteuid();
     ssize_t received = recvmsg(connection, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (received < 0) {
         return false;

@@ -113,8 +113,8 @@ static uncopy_status_t resolve(comm_t *comm, int32_t peer, bool is_by_rank,
         return UNCOPY_OK;
     }
     uint64_t skipped = is_by_rank ? 0 : (uint64_t)comm->rank * remote->stride;
-    char *part = comm_window_resolve(comm, remote->window, peer, remote->offset + skipped,
-                                     remote->bytes);
+    char *part =
+        comm_window_resolve(comm, remote->window, peer, remote->offset + skipped, remote->bytes);
     if (part == NULL) {
         return fault_break(comm, UNCOPY_ERROR_SYSTEM,
                            "rank %d published bytes of window %u that rank %d does not see", peer,

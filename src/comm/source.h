@@ -11,10 +11,10 @@
 /* A peer's source as this rank sees it in the running collective. */
 typedef struct source_view {
     comm_source_t kind;
-    uint32_t rounds;           /* STAGED */
-    uint64_t address;          /* READ: this rank's part in the peer's process */
-    pattern_t pattern;         /* WINDOW: rows at this process's addresses */
-    pattern_row_t row;         /* the only one, where there is one */
+    uint32_t rounds;   /* STAGED */
+    uint64_t address;  /* READ: this rank's part in the peer's process */
+    pattern_t pattern; /* WINDOW: rows at this process's addresses */
+    pattern_row_t row; /* the only one, where there is one */
 } source_view_t;
 
 /* Announces source in the next header: picks the way, fills address, window and rows. bytes: of the

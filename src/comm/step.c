@@ -61,28 +61,27 @@ typedef struct wait_state {
 
 static uncopy_status_t fail_gone(comm_t *comm, int32_t peer)
 {
-    return fault_break(comm, UNCOPY_ERROR_PEER,
-                       "rank %d (process %d) %s; collective %" PRIu32 " of \"%.40s\" (%s) cannot end",
-                       peer, comm->transport.calls->process(comm->transport.self, peer),
-                       fault_gone_words(comm, peer), comm->sequence, comm->name,
-                       comm_operation_name(comm->signature.operation));
+    return fault_break(
+        comm, UNCOPY_ERROR_PEER,
+        "rank %d (process %d) %s; collective %" PRIu32 " of \"%.40s\" (%s) cannot end", peer,
+        comm->transport.calls->process(comm->transport.self, peer), fault_gone_words(comm, peer),
+        comm->sequence, comm->name, comm_operation_name(comm->signature.operation));
 }
 
 static uncopy_status_t fail_late(comm_t *comm, int32_t peer)
 {
-    uint32_t posted = atomic_load_explicit(&slot_of(comm, peer, comm->step)->header.flag,
-                                           memory_order_relaxed);
-    return fault_break(comm, UNCOPY_ERROR_TIMEOUT,
-                       "rank %d did not come to collective %" PRIu32
-                       " of \"%.40s\" (%s) within %.3f s; it is alive, at step %" PRIu32
-                       " of %" PRIu32,
-                       peer, comm->sequence, comm->name,
-                       comm_operation_name(comm->signature.operation),
-                       (double)comm->deadline.timeout_ns * 1e-9, posted, comm->step);
+    uint32_t posted =
+        atomic_load_explicit(&slot_of(comm, peer, comm->step)->header.flag, memory_order_relaxed);
+    return fault_break(
+        comm, UNCOPY_ERROR_TIMEOUT,
+        "rank %d did not come to collective %" PRIu32
+        " of \"%.40s\" (%s) within %.3f s; it is alive, at step %" PRIu32 " of %" PRIu32,
+        peer, comm->sequence, comm->name, comm_operation_name(comm->signature.operation),
+        (double)comm->deadline.timeout_ns * 1e-9, posted, comm->step);
 }
 
-/* A peer that is gone ends the wait if it has not posted this step. Order matters: gone is looked at
- * before the flag, so that a peer's last post is not missed. */
+/* A peer that is gone ends the wait if it has not posted this step. Order matters: gone is looked
+ * at before the flag, so that a peer's last post is not missed. */
 static uncopy_status_t look_for_gone(comm_t *comm, bool is_thorough)
 {
     for (int32_t p = 0; p < comm->size; p++) {
@@ -136,9 +135,10 @@ uncopy_status_t step_wait(comm_t *comm, int32_t peer)
 static void describe(char *words, size_t size, const comm_header_t *header)
 {
     const char *dtype = uncopy_dtype_name((uncopy_dtype_t)header->dtype);
-    int length = snprintf(words, size, "%" PRIu32 " %s of %" PRIu64 " bytes%s, %s", header->sequence,
-                          comm_operation_name((comm_operation_t)header->operation), header->bytes,
-                          header->shape != 0 ? " in a list" : "", dtype != NULL ? dtype : "?");
+    int length =
+        snprintf(words, size, "%" PRIu32 " %s of %" PRIu64 " bytes%s, %s", header->sequence,
+                 comm_operation_name((comm_operation_t)header->operation), header->bytes,
+                 header->shape != 0 ? " in a list" : "", dtype != NULL ? dtype : "?");
     const char *reduction = uncopy_reduction_name((uncopy_reduction_t)header->reduction);
     bool reduces = header->operation == COMM_REDUCE_SCATTER ||
                    header->operation == COMM_ALL_REDUCE || header->operation == COMM_REDUCE;
@@ -164,8 +164,7 @@ static uncopy_status_t compare(comm_t *comm, int32_t peer)
     describe(here, sizeof(here), own);
     describe(there, sizeof(there), other);
     bool is_first = comm->rank < peer;
-    return fault_break(comm, UNCOPY_ERROR_MISMATCH,
-                       "calls do not match: rank %d: %s; rank %d: %s",
+    return fault_break(comm, UNCOPY_ERROR_MISMATCH, "calls do not match: rank %d: %s; rank %d: %s",
                        is_first ? comm->rank : peer, is_first ? here : there,
                        is_first ? peer : comm->rank, is_first ? there : here);
 }

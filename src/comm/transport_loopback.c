@@ -51,8 +51,8 @@ uncopy_status_t loopback_create(const uncopy_allocator_t *allocator,
     (void)pthread_mutex_init(&loopback->lock, NULL);
     for (int32_t p = 0; p < options->size; p++) {
         loopback->members[p] = (member_t){loopback, p};
-        loopback->blocks[p] = memory_allocate(allocator, loopback->segment_bytes + COMM_PAGE,
-                                              "a segment");
+        loopback->blocks[p] =
+            memory_allocate(allocator, loopback->segment_bytes + COMM_PAGE, "a segment");
         if (loopback->blocks[p] == NULL) {
             loopback_release(loopback);
             return UNCOPY_ERROR_MEMORY;

@@ -182,9 +182,8 @@ uncopy_status_t transport_shared_map(transport_shared_t *shared, uint64_t expect
     expected &= ~(1ULL << shared->rank);
     while (expected != 0) {
         socket_message_t message;
-        uncopy_status_t status =
-            socket_receive(shared->listener, shared->cards[shared->rank].nonce, RECEIVE_MS,
-                           &message);
+        uncopy_status_t status = socket_receive(shared->listener, shared->cards[shared->rank].nonce,
+                                                RECEIVE_MS, &message);
         if (status != UNCOPY_OK) {
             return status_fail(UNCOPY_ERROR_APART,
                                "descriptors did not arrive (another user, or none at all): %s",
@@ -313,8 +312,7 @@ static uncopy_status_t read_peer(void *self, int32_t rank, uint64_t address, voi
         size_t part = bytes < TUNING_READ_CALL ? bytes : TUNING_READ_CALL;
         struct iovec here = {to, part};
         struct iovec there = {(void *)(uintptr_t)address, part};
-        ssize_t count =
-            process_vm_readv(shared->cards[rank].process, &here, 1, &there, 1, 0);
+        ssize_t count = process_vm_readv(shared->cards[rank].process, &here, 1, &there, 1, 0);
         if (count <= 0) {
             int error = errno;
             return status_fail(error == ESRCH ? UNCOPY_ERROR_PEER : UNCOPY_ERROR_SYSTEM,

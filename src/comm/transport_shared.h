@@ -13,7 +13,7 @@ typedef struct transport_shared transport_shared_t;
 
 /* What a rank tells the others of itself; goes through the store, so plain bytes. */
 typedef struct transport_card {
-    uint64_t nonce; /* of the segment; the token of messages to this rank */
+    uint64_t nonce;                      /* of the segment; the token of messages to this rank */
     uint64_t probe_address, probe_value; /* for process_vm_readv */
     int32_t process;
     char socket_name[SOCKET_NAME_BYTES];

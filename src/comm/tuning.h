@@ -6,14 +6,15 @@
 
 enum {
     /* Payload beside the header instead of a pull from a window: saves the closing step. all_gather
-     * staged / window: 64 B 0.33 / 0.54, 4 KiB 1.34 / 0.92; 4 ranks on 2 cores: 8 KiB 8.2 / 11.4, 32
-     * KiB 22 / 27, 128 KiB 74 / 68. */
+     * staged / window: 64 B 0.33 / 0.54, 4 KiB 1.34 / 0.92; 4 ranks on 2 cores: 8 KiB 8.2 / 11.4,
+     * 32 KiB 22 / 27, 128 KiB 74 / 68. */
     TUNING_BESIDE_HEADER = 2 << 10,
     TUNING_BESIDE_HEADER_CROWDED = 64 << 10,
 
     /* all_reduce where every rank reduces everything in one step, count of bytes times (size - 1).
-     * f32, parts / everything: 16 KiB 3.7 / 3.2, 32 KiB 6.3 / 5.0, 64 KiB 6.9 / 8.6; bf16: 8 KiB 3.1 /
-     * 3.2, 16 KiB 4.5 / 6.0. 4 ranks on 2 cores, f32: 8 KiB 10.9 / 8.5, 16 KiB 11.6 / 13.0. */
+     * f32, parts / everything: 16 KiB 3.7 / 3.2, 32 KiB 6.3 / 5.0, 64 KiB 6.9 / 8.6; bf16: 8 KiB
+     * 3.1 / 3.2, 16 KiB 4.5 / 6.0. 4 ranks on 2 cores, f32: 8 KiB 10.9 / 8.5, 16 KiB 11.6 /
+     * 13.0. */
     TUNING_REDUCE_ALL = 32 << 10,
     TUNING_REDUCE_ALL_CONVERTED = 16 << 10, /* dtypes that are widened to be reduced */
 
@@ -21,25 +22,28 @@ enum {
      * MiB 1232; 4 ranks on 2 cores: 9314, 9133, 8223, 8205. */
     TUNING_CHUNK = 512 << 10,
 
-    /* Stores past the caches, by bytes that land in the call. all_gather alone, cached / past: 8 MiB
-     * 605 / 638, 32 MiB 4755 / 3230; with a gemv over the result right after: 32 MiB 2560 / 4571, 64
-     * MiB 7289 / 8084, 128 MiB 19223 / 16744; hence twice as many where the result is read soon. */
+    /* Stores past the caches, by bytes that land in the call. all_gather alone, cached / past: 8
+     * MiB 605 / 638, 32 MiB 4755 / 3230; with a gemv over the result right after: 32 MiB 2560 /
+     * 4571, 64 MiB 7289 / 8084, 128 MiB 19223 / 16744; hence twice as many where the result is read
+     * soon. */
     TUNING_STREAMING = 32 << 20,
 
     /* process_vm_readv instead of staging, bytes of one source. */
     TUNING_READ_FROM = 32 << 10,
     TUNING_READ_TO = 8 << 20,
-    TUNING_READ_CALL = 1 << 20, /* of one system call: bounds how long a dead peer's memory is held */
+    /* of one system call: bounds how long a dead peer's memory is held */
+    TUNING_READ_CALL = 1 << 20,
 
-    /* Nanoseconds. A wake-up from a sleep costs 22000 to 34000 in a virtual machine whose core idles; a
-     * yield to a foreign busy process its slice, 4000000. */
-    TUNING_SPIN_NS = 50000,      /* the peer runs on another core now */
-    TUNING_SPIN_SHORT_NS = 500,  /* it may not */
+    /* Nanoseconds. A wake-up from a sleep costs 22000 to 34000 in a virtual machine whose core
+     * idles; a yield to a foreign busy process its slice, 4000000. */
+    TUNING_SPIN_NS = 50000,     /* the peer runs on another core now */
+    TUNING_SPIN_SHORT_NS = 500, /* it may not */
     TUNING_YIELD_NS = 50000,
     TUNING_YIELD_LONG_NS = 300000, /* a yield that took longer went to a stranger */
     TUNING_YIELD_REST = 16,        /* waits without yields after that; doubles up to */
     TUNING_YIELD_REST_MOST = 1024,
-    TUNING_SLEEP_NS = 10000000, /* one sleep; deaths, aborts and deadlines are looked at in between */
+    /* one sleep; deaths, aborts and deadlines are looked at in between */
+    TUNING_SLEEP_NS = 10000000,
 };
 
 #endif

@@ -126,8 +126,7 @@ static uncopy_status_t wait_late(waiter_t *waiter, _Atomic uint32_t *word,
     }
     if (waiter->rest > 0) {
         waiter->rest--;
-    } else if ((shares_core || waiter->is_crowded) &&
-               yield(waiter, word, target, wait_now_ns())) {
+    } else if ((shares_core || waiter->is_crowded) && yield(waiter, word, target, wait_now_ns())) {
         return UNCOPY_OK;
     }
     waiter->slept++;

@@ -22,7 +22,7 @@
 #include "uncopy/status.h"
 
 typedef struct waiter {
-    bool is_crowded;       /* more ranks than cores */
+    bool is_crowded;         /* more ranks than cores */
     int32_t rest, next_rest; /* waits that go without yields; how many after the next long yield */
     int64_t slept, waited_ns;
 } waiter_t;

@@ -132,8 +132,7 @@ uncopy_status_t comm_window_create(comm_t *comm, int64_t bytes, const uncopy_com
     comm_signature_t signature = {.operation = COMM_WINDOW_CREATE, .root = -1};
     uncopy_status_t status = comm_begin(comm, &signature, call);
     if (status == UNCOPY_OK) {
-        comm_window_t window = {
-            .comm = comm, .number = ++comm->num_windows_made, .bytes = bytes};
+        comm_window_t window = {.comm = comm, .number = ++comm->num_windows_made, .bytes = bytes};
         window.memory.descriptor = -1;
         window.memory.bytes[comm->rank] = part_bytes(bytes);
         status = make(&window, record != NULL);

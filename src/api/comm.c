@@ -1,7 +1,6 @@
 /* Communicators behind their public handles: arguments are checked here, the work is src/comm's. */
-#include "comm/comm.h"
+#include "api/comm.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,21 +12,6 @@
 #include "comm/reduce.h"
 #include "comm/step.h"
 #include "comm/tuning.h"
-
-/* users: public references; holders: those, all together, and one for each window. The first to end
- * makes the rank leave, the second frees. */
-struct uncopy_comm {
-    atomic_size_t users, holders;
-    uncopy_context_t *context; /* NULL: none */
-    uncopy_allocator_t allocator;
-    comm_t *comm;
-};
-
-struct uncopy_window {
-    uncopy_comm_t *comm;
-    comm_window_t *window;
-    int64_t bytes;
-};
 
 enum {
     NAME_MOST = 100,
@@ -78,8 +62,8 @@ static uncopy_comm_options_t complete(const uncopy_comm_options_t *options)
     return whole;
 }
 
-static uncopy_status_t make_handle(uncopy_context_t *context, const uncopy_allocator_t *allocator,
-                                   uncopy_comm_t **out_handle)
+uncopy_status_t comm_handle_make(uncopy_context_t *context, const uncopy_allocator_t *allocator,
+                                 uncopy_comm_t **out_handle)
 {
     uncopy_comm_t *handle = memory_allocate(allocator, sizeof(*handle), "a communicator");
     if (handle == NULL) {
@@ -96,7 +80,7 @@ static uncopy_status_t make_handle(uncopy_context_t *context, const uncopy_alloc
     return UNCOPY_OK;
 }
 
-static void free_handle(uncopy_comm_t *handle)
+void comm_handle_free(uncopy_comm_t *handle)
 {
     uncopy_context_t *context = handle->context;
     uncopy_allocator_t allocator = handle->allocator;
@@ -116,10 +100,10 @@ uncopy_status_t uncopy_comm_create(uncopy_context_t *context, const uncopy_comm_
     const uncopy_allocator_t *allocator =
         context != NULL ? &context->allocator : &memory_system_allocator;
     uncopy_comm_t *handle = NULL;
-    TRY(make_handle(context, allocator, &handle));
+    TRY(comm_handle_make(context, allocator, &handle));
     uncopy_status_t status = comm_create(allocator, &whole, &handle->comm);
     if (status != UNCOPY_OK) {
-        free_handle(handle);
+        comm_handle_free(handle);
         return status;
     }
     *out_comm = handle;
@@ -132,11 +116,11 @@ void uncopy_comm_retain(uncopy_comm_t *comm)
     atomic_fetch_add_explicit(&comm->users, 1, memory_order_relaxed);
 }
 
-static void drop_holder(uncopy_comm_t *comm)
+void comm_handle_drop_holder(uncopy_comm_t *comm)
 {
     /* acq_rel: the last sees all that others did */
     if (atomic_fetch_sub_explicit(&comm->holders, 1, memory_order_acq_rel) == 1) {
-        free_handle(comm);
+        comm_handle_free(comm);
     }
 }
 
@@ -145,7 +129,7 @@ void uncopy_comm_release(uncopy_comm_t *comm)
     /* acq_rel: as above */
     if (comm != NULL && atomic_fetch_sub_explicit(&comm->users, 1, memory_order_acq_rel) == 1) {
         comm_leave(comm->comm);
-        drop_holder(comm);
+        comm_handle_drop_holder(comm);
     }
 }
 
@@ -202,8 +186,8 @@ void uncopy_comm_abort(uncopy_comm_t *comm, const char *reason)
 /* ---------------------------------------------------------------- checks of arguments */
 
 /* Bytes of count elements times parts, in *out_bytes of one part. */
-static uncopy_status_t check_count(int64_t count, uncopy_dtype_t dtype, int32_t parts,
-                                   size_t *out_bytes)
+uncopy_status_t comm_check_count(int64_t count, uncopy_dtype_t dtype, int32_t parts,
+                                 size_t *out_bytes)
 {
     int64_t bytes = 0, all = 0;
     if (!dtype_is_valid(dtype)) {
@@ -218,21 +202,21 @@ static uncopy_status_t check_count(int64_t count, uncopy_dtype_t dtype, int32_t 
     return UNCOPY_OK;
 }
 
-static uncopy_status_t check_address(const void *address, size_t bytes, const char *what)
+uncopy_status_t comm_check_address(const void *address, size_t bytes, const char *what)
 {
     return address != NULL || bytes == 0
                ? UNCOPY_OK
                : status_fail(UNCOPY_ERROR_ARGUMENT, "%s of %zu bytes has no address", what, bytes);
 }
 
-static uncopy_status_t check_root(const uncopy_comm_t *comm, int32_t root)
+uncopy_status_t comm_check_root(const uncopy_comm_t *comm, int32_t root)
 {
     return root >= 0 && root < comm->comm->size
                ? UNCOPY_OK
                : status_fail(UNCOPY_ERROR_ARGUMENT, "root %d of %d ranks", root, comm->comm->size);
 }
 
-static uncopy_status_t check_reduces(uncopy_dtype_t dtype, uncopy_reduction_t reduction)
+uncopy_status_t comm_check_reduces(uncopy_dtype_t dtype, uncopy_reduction_t reduction)
 {
     if (reduce_is_supported(dtype, reduction)) {
         return UNCOPY_OK;
@@ -243,8 +227,8 @@ static uncopy_status_t check_reduces(uncopy_dtype_t dtype, uncopy_reduction_t re
 }
 
 /* The two ranges are apart, or the shorter is exactly the longer's own slot at `slot`. */
-static uncopy_status_t check_overlap(const void *part, size_t part_bytes, const void *whole,
-                                     size_t whole_bytes, size_t slot)
+uncopy_status_t comm_check_overlap(const void *part, size_t part_bytes, const void *whole,
+                                   size_t whole_bytes, size_t slot)
 {
     uintptr_t a = (uintptr_t)part, b = (uintptr_t)whole;
     if (part_bytes == 0 || a + part_bytes <= b || b + whole_bytes <= a || a == b + slot) {
@@ -271,14 +255,14 @@ uncopy_status_t uncopy_comm_barrier(uncopy_comm_t *comm, const uncopy_comm_call_
 }
 
 /* One row of each rank's bytes. */
-static pattern_t row_of(pattern_row_t *row, const void *address, size_t bytes, size_t stride)
+pattern_t comm_row(pattern_row_t *row, const void *address, size_t bytes, size_t stride)
 {
     *row = (pattern_row_t){(char *)(uintptr_t)address, bytes, stride};
     return (pattern_t){row, 1, false};
 }
 
-static uncopy_status_t run_move(uncopy_comm_t *comm, const comm_signature_t *signature,
-                                const comm_move_t *move, const uncopy_comm_call_t *call)
+uncopy_status_t comm_run_move(uncopy_comm_t *comm, const comm_signature_t *signature,
+                              const comm_move_t *move, const uncopy_comm_call_t *call)
 {
     TRY(comm_begin(comm->comm, signature, call));
     return comm_end(comm->comm, comm_move(comm->comm, move));
@@ -290,19 +274,19 @@ uncopy_status_t uncopy_comm_all_gather(uncopy_comm_t *comm, const void *source, 
 {
     int32_t size = comm->comm->size;
     size_t bytes = 0;
-    TRY(check_count(count, dtype, size, &bytes));
-    TRY(check_address(source, bytes, "a source"));
-    TRY(check_address(destination, bytes, "a destination"));
-    TRY(check_overlap(source, bytes, destination, bytes * (size_t)size,
-                      bytes * (size_t)comm->comm->rank));
+    TRY(comm_check_count(count, dtype, size, &bytes));
+    TRY(comm_check_address(source, bytes, "a source"));
+    TRY(comm_check_address(destination, bytes, "a destination"));
+    TRY(comm_check_overlap(source, bytes, destination, bytes * (size_t)size,
+                           bytes * (size_t)comm->comm->rank));
     comm_signature_t signature = {
         .operation = COMM_ALL_GATHER, .dtype = dtype, .root = -1, .bytes = bytes};
     pattern_row_t from, to;
     comm_move_t move = {.reach = COMM_REACH_ALL,
                         .is_shared = true,
-                        .source = row_of(&from, source, bytes, 0),
-                        .destination = row_of(&to, destination, bytes, bytes)};
-    return run_move(comm, &signature, &move, call);
+                        .source = comm_row(&from, source, bytes, 0),
+                        .destination = comm_row(&to, destination, bytes, bytes)};
+    return comm_run_move(comm, &signature, &move, call);
 }
 
 uncopy_status_t uncopy_comm_broadcast(uncopy_comm_t *comm, void *buffer, int64_t count,
@@ -310,18 +294,18 @@ uncopy_status_t uncopy_comm_broadcast(uncopy_comm_t *comm, void *buffer, int64_t
                                       const uncopy_comm_call_t *call)
 {
     size_t bytes = 0;
-    TRY(check_count(count, dtype, 1, &bytes));
-    TRY(check_address(buffer, bytes, "a buffer"));
-    TRY(check_root(comm, root));
+    TRY(comm_check_count(count, dtype, 1, &bytes));
+    TRY(comm_check_address(buffer, bytes, "a buffer"));
+    TRY(comm_check_root(comm, root));
     comm_signature_t signature = {
         .operation = COMM_BROADCAST, .dtype = dtype, .root = root, .bytes = bytes};
     pattern_row_t row;
-    pattern_t pattern = row_of(&row, buffer, bytes, 0);
+    pattern_t pattern = comm_row(&row, buffer, bytes, 0);
     comm_move_t move = {.reach = COMM_REACH_FROM_ROOT,
                         .is_shared = true,
                         .source = pattern,
                         .destination = pattern};
-    return run_move(comm, &signature, &move, call);
+    return comm_run_move(comm, &signature, &move, call);
 }
 
 uncopy_status_t uncopy_comm_all_to_all(uncopy_comm_t *comm, const void *source, void *destination,
@@ -330,18 +314,18 @@ uncopy_status_t uncopy_comm_all_to_all(uncopy_comm_t *comm, const void *source, 
 {
     int32_t size = comm->comm->size;
     size_t bytes = 0;
-    TRY(check_count(count, dtype, size, &bytes));
-    TRY(check_address(source, bytes, "a source"));
-    TRY(check_address(destination, bytes, "a destination"));
-    TRY(check_overlap(source, bytes * (size_t)size, destination, bytes * (size_t)size,
-                      size > 1 ? SIZE_MAX : 0));
+    TRY(comm_check_count(count, dtype, size, &bytes));
+    TRY(comm_check_address(source, bytes, "a source"));
+    TRY(comm_check_address(destination, bytes, "a destination"));
+    TRY(comm_check_overlap(source, bytes * (size_t)size, destination, bytes * (size_t)size,
+                           size > 1 ? SIZE_MAX : 0));
     comm_signature_t signature = {
         .operation = COMM_ALL_TO_ALL, .dtype = dtype, .root = -1, .bytes = bytes};
     pattern_row_t from, to;
     comm_move_t move = {.reach = COMM_REACH_ALL,
-                        .source = row_of(&from, source, bytes, bytes),
-                        .destination = row_of(&to, destination, bytes, bytes)};
-    return run_move(comm, &signature, &move, call);
+                        .source = comm_row(&from, source, bytes, bytes),
+                        .destination = comm_row(&to, destination, bytes, bytes)};
+    return comm_run_move(comm, &signature, &move, call);
 }
 
 uncopy_status_t uncopy_comm_reduce_scatter(uncopy_comm_t *comm, const void *source,
@@ -351,20 +335,20 @@ uncopy_status_t uncopy_comm_reduce_scatter(uncopy_comm_t *comm, const void *sour
 {
     int32_t size = comm->comm->size;
     size_t bytes = 0;
-    TRY(check_count(count, dtype, size, &bytes));
-    TRY(check_reduces(dtype, reduction));
-    TRY(check_address(source, bytes, "a source"));
-    TRY(check_address(destination, bytes, "a destination"));
-    TRY(check_overlap(destination, bytes, source, bytes * (size_t)size,
-                      bytes * (size_t)comm->comm->rank));
+    TRY(comm_check_count(count, dtype, size, &bytes));
+    TRY(comm_check_reduces(dtype, reduction));
+    TRY(comm_check_address(source, bytes, "a source"));
+    TRY(comm_check_address(destination, bytes, "a destination"));
+    TRY(comm_check_overlap(destination, bytes, source, bytes * (size_t)size,
+                           bytes * (size_t)comm->comm->rank));
     comm_signature_t signature = {.operation = COMM_REDUCE_SCATTER,
                                   .dtype = dtype,
                                   .reduction = reduction,
                                   .root = -1,
                                   .bytes = bytes};
     pattern_row_t from, to;
-    pattern_t sources = row_of(&from, source, bytes, bytes);
-    pattern_t destinations = row_of(&to, destination, bytes, 0);
+    pattern_t sources = comm_row(&from, source, bytes, bytes);
+    pattern_t destinations = comm_row(&to, destination, bytes, 0);
     TRY(comm_begin(comm->comm, &signature, call));
     return comm_end(comm->comm, comm_reduce_scatter(comm->comm, &sources, &destinations));
 }
@@ -376,12 +360,12 @@ static uncopy_status_t run_all_reduce(uncopy_comm_t *comm, const void *source, v
     comm_signature_t signature = *kind;
     size_t bytes = 0;
     bool has_result = kind->root < 0 || kind->root == comm->comm->rank;
-    TRY(check_count(count, kind->dtype, 1, &bytes));
-    TRY(check_reduces(kind->dtype, kind->reduction));
-    TRY(check_address(source, bytes, "a source"));
+    TRY(comm_check_count(count, kind->dtype, 1, &bytes));
+    TRY(comm_check_reduces(kind->dtype, kind->reduction));
+    TRY(comm_check_address(source, bytes, "a source"));
     if (has_result) {
-        TRY(check_address(destination, bytes, "a destination"));
-        TRY(check_overlap(source, bytes, destination, bytes, 0));
+        TRY(comm_check_address(destination, bytes, "a destination"));
+        TRY(comm_check_overlap(source, bytes, destination, bytes, 0));
     }
     signature.bytes = bytes;
     TRY(comm_begin(comm->comm, &signature, call));
@@ -403,7 +387,7 @@ uncopy_status_t uncopy_comm_reduce(uncopy_comm_t *comm, const void *source, void
                                    uncopy_reduction_t reduction, int32_t root,
                                    const uncopy_comm_call_t *call)
 {
-    TRY(check_root(comm, root));
+    TRY(comm_check_root(comm, root));
     comm_signature_t kind = {
         .operation = COMM_REDUCE, .dtype = dtype, .reduction = reduction, .root = root};
     return run_all_reduce(comm, source, destination, count, &kind, call);

@@ -191,7 +191,8 @@ struct comm_window {
     transport_memory_t memory; /* parts[p] NULL: unmapped */
 };
 
-UNCOPY_MUST_CHECK uncopy_status_t comm_window_create(comm_t *comm, int64_t bytes,
+/* can_keep false: fails with UNCOPY_ERROR_MEMORY on every rank, for a caller who has no memory. */
+UNCOPY_MUST_CHECK uncopy_status_t comm_window_create(comm_t *comm, int64_t bytes, bool can_keep,
                                                      const uncopy_comm_call_t *call,
                                                      comm_window_t **out_window);
 /* The record lives on until all ranks have released theirs. */

@@ -125,8 +125,8 @@ static uncopy_status_t make(comm_window_t *window, bool has_record)
 }
 
 /* A rank without memory for the record takes part all the same, so that its peers hear of it. */
-uncopy_status_t comm_window_create(comm_t *comm, int64_t bytes, const uncopy_comm_call_t *call,
-                                   comm_window_t **out_window)
+uncopy_status_t comm_window_create(comm_t *comm, int64_t bytes, bool can_keep,
+                                   const uncopy_comm_call_t *call, comm_window_t **out_window)
 {
     comm_window_t *record = memory_allocate(&comm->allocator, sizeof(*record), "a window");
     comm_signature_t signature = {.operation = COMM_WINDOW_CREATE, .root = -1};
@@ -135,7 +135,7 @@ uncopy_status_t comm_window_create(comm_t *comm, int64_t bytes, const uncopy_com
         comm_window_t window = {.comm = comm, .number = ++comm->num_windows_made, .bytes = bytes};
         window.memory.descriptor = -1;
         window.memory.bytes[comm->rank] = part_bytes(bytes);
-        status = make(&window, record != NULL);
+        status = make(&window, record != NULL && can_keep);
         if (status != UNCOPY_OK) {
             unmap_all(&window);
         } else {

@@ -141,6 +141,37 @@ static int64_t buffer_bytes(const uncopy_comm_t *comm)
     return counts[NUM_COUNTS - 1] * 4 * uncopy_comm_size(comm);
 }
 
+/* Sources, destinations, or both in windows: ranks differ in which, by the bits of their rank. */
+static void in_windows(uncopy_comm_t *comm, void *argument)
+{
+    const bool *mixed = argument;
+    int64_t bytes = buffer_bytes(comm);
+    uncopy_window_t *windows[2] = {NULL, NULL};
+    CHECK_OK(uncopy_window_create(comm, bytes, NULL, &windows[0]));
+    CHECK_OK(uncopy_window_create(comm, bytes, NULL, &windows[1]));
+    void *ordinary = malloc((size_t)bytes);
+    int32_t rank = uncopy_comm_rank(comm);
+    void *source = *mixed && (rank & 1) != 0 ? ordinary : uncopy_window_data(windows[0]);
+    void *destination = *mixed && (rank & 2) != 0 ? ordinary : uncopy_window_data(windows[1]);
+    if (source == ordinary && destination == ordinary) {
+        destination = uncopy_window_data(windows[1]);
+    }
+    CHECK((uncopy_comm_find_window(comm, source, bytes) == windows[0]) == (source != ordinary));
+    every_operation(comm, source, destination);
+    uncopy_comm_counts_t made;
+    uncopy_comm_counts(comm, &made);
+    CHECK(uncopy_comm_size(comm) == 1 || made.bytes_window > 0);
+    CHECK_OK(uncopy_comm_barrier(comm, NULL));
+    /* released in another order on each rank */
+    uncopy_window_release(windows[rank & 1]);
+    uncopy_window_t *third = NULL;
+    CHECK_OK(uncopy_window_create(comm, 100, NULL, &third));
+    CHECK_EQUAL_I64(uncopy_window_bytes(third), 100);
+    uncopy_window_release(windows[(rank & 1) ^ 1]);
+    uncopy_window_release(third);
+    free(ordinary);
+}
+
 static void in_ordinary_memory(uncopy_comm_t *comm, void *argument)
 {
     (void)argument;
@@ -158,7 +189,12 @@ int main(void)
         ranks_run(&options, in_ordinary_memory, NULL);
         options.chunk_bytes = 4096;
         ranks_run(&options, in_ordinary_memory, NULL);
+        for (int mixed = 0; mixed < 2; mixed++) {
+            bool is_mixed = mixed != 0;
+            ranks_run(&options, in_windows, &is_mixed);
+        }
         options = (ranks_options_t){.size = size};
+        ranks_run(&options, in_windows, &(bool){true});
         ranks_run(&options, in_ordinary_memory, NULL);
     }
     return checks_finish("comm_processes");

@@ -110,6 +110,22 @@ uncopy_status_t uncopy_comm_create(uncopy_context_t *context, const uncopy_comm_
     return UNCOPY_OK;
 }
 
+uncopy_status_t uncopy_comm_split(uncopy_comm_t *parent, int32_t color, int32_t key,
+                                  uncopy_comm_t **out_comm)
+{
+    uncopy_comm_t *handle = NULL;
+    TRY(comm_handle_make(parent->context, &parent->allocator, &handle));
+    uncopy_status_t status = comm_split(parent->comm, color, key, &handle->comm);
+    if (status != UNCOPY_OK || handle->comm == NULL) {
+        comm_handle_free(handle);
+        handle = NULL;
+    }
+    if (status == UNCOPY_OK) {
+        *out_comm = handle;
+    }
+    return status;
+}
+
 void uncopy_comm_retain(uncopy_comm_t *comm)
 {
     /* relaxed: whoever calls holds a reference already */

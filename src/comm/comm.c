@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "comm/fault.h"
 #include "comm/step.h"
+#include "comm/transfer.h"
 
 const char *comm_operation_name(comm_operation_t operation)
 {
@@ -91,6 +92,7 @@ void comm_release(comm_t *comm)
     if (!is_child) {
         comm_leave(comm);
     }
+    transfer_release(comm);
     comm_windows_release(comm);
     comm->transport.calls->release(comm->transport.self, is_child);
     uncopy_allocator_t allocator = comm->allocator;
@@ -109,7 +111,7 @@ uncopy_status_t comm_check_process(const comm_t *comm)
                              comm->name, (int)comm->process, (int)process);
 }
 
-static comm_deadline_t deadline_of(comm_t *comm, const uncopy_comm_call_t *call)
+comm_deadline_t comm_deadline(comm_t *comm, const uncopy_comm_call_t *call)
 {
     comm_deadline_t deadline = {.interrupt = comm->interrupt};
     /* relaxed: of whichever moment */
@@ -134,7 +136,7 @@ uncopy_status_t comm_begin(comm_t *comm, const comm_signature_t *signature,
         return status;
     }
     comm->signature = *signature;
-    comm->deadline = deadline_of(comm, call);
+    comm->deadline = comm_deadline(comm, call);
     comm->sequence++;
     comm->past_caches = false;
     comm->reuse = call != NULL ? call->reuse : UNCOPY_COMM_REUSE_SOON;

@@ -117,6 +117,9 @@ UNCOPY_MUST_CHECK uncopy_status_t comm_create(const uncopy_allocator_t *allocato
                                               comm_t **out_comm);
 /* Tells the peers that this rank makes no more calls. */
 void comm_leave(comm_t *comm);
+/* See uncopy_comm_split; *out_comm NULL for a negative color. */
+UNCOPY_MUST_CHECK uncopy_status_t comm_split(comm_t *parent, int32_t color, int32_t key,
+                                             comm_t **out_comm);
 /* Leaves and frees all. */
 void comm_release(comm_t *comm);
 
@@ -125,6 +128,8 @@ void comm_release(comm_t *comm);
 UNCOPY_MUST_CHECK uncopy_status_t comm_begin(comm_t *comm, const comm_signature_t *signature,
                                              const uncopy_comm_call_t *call);
 uncopy_status_t comm_end(comm_t *comm, uncopy_status_t status);
+/* The deadline of a call that begins now. call may be NULL. */
+comm_deadline_t comm_deadline(comm_t *comm, const uncopy_comm_call_t *call);
 /* UNCOPY_ERROR_GROUP in a forked child. */
 UNCOPY_MUST_CHECK uncopy_status_t comm_check_process(const comm_t *comm);
 

@@ -104,3 +104,96 @@ uncopy_status_t comm_create(const uncopy_allocator_t *allocator,
     *out_comm = comm;
     return UNCOPY_OK;
 }
+
+/* ---------------------------------------------------------------- over a parent */
+
+/* Every rank of the parent takes part in every round, whatever its color. */
+typedef struct parent_exchange {
+    comm_t *parent;
+    int32_t num_members;
+    int32_t members[UNCOPY_COMM_MAX_SIZE]; /* ranks in parent, in order of their new ranks */
+} parent_exchange_t;
+
+static uncopy_status_t gather_in(comm_t *parent, const void *mine, void *all, size_t bytes)
+{
+    comm_signature_t signature = {.operation = COMM_SPLIT, .root = -1, .bytes = bytes};
+    TRY(comm_begin(parent, &signature, NULL));
+    pattern_row_t from = {(char *)(uintptr_t)mine, bytes, 0}, to = {all, bytes, bytes};
+    comm_move_t move = {.reach = COMM_REACH_ALL,
+                        .is_shared = true,
+                        .source = {&from, 1, false},
+                        .destination = {&to, 1, false}};
+    return comm_end(parent, comm_move(parent, &move));
+}
+
+static uncopy_status_t gather_over_parent(void *self, const char *round, const void *mine,
+                                          void *all, size_t bytes)
+{
+    parent_exchange_t *e = self;
+    (void)round;
+    size_t all_bytes = bytes * (size_t)e->parent->size;
+    char *of_parent = memory_allocate(&e->parent->allocator, all_bytes, "records of a split");
+    if (of_parent == NULL) {
+        return fault_break(e->parent, UNCOPY_ERROR_MEMORY, "%s", uncopy_last_message());
+    }
+    uncopy_status_t status = gather_in(e->parent, mine, of_parent, bytes);
+    for (int32_t i = 0; i < e->num_members && status == UNCOPY_OK; i++) {
+        memcpy((char *)all + (size_t)i * bytes, of_parent + (size_t)e->members[i] * bytes, bytes);
+    }
+    memory_release(&e->parent->allocator, of_parent, all_bytes);
+    return status;
+}
+
+typedef struct choice {
+    int32_t color, key;
+} choice_t;
+
+/* Members of this rank's color, by key, then by rank; returns the new rank. A rank without a color
+ * goes through the rounds as a communicator of itself, which is then dropped. */
+static int32_t choose_members(parent_exchange_t *e, const choice_t *choices)
+{
+    int32_t rank = e->parent->rank, color = choices[rank].color, new_rank = 0;
+    for (int32_t p = 0; p < e->parent->size; p++) {
+        if (p != rank && (color < 0 || choices[p].color != color)) {
+            continue;
+        }
+        int32_t at = e->num_members++;
+        while (at > 0 && choices[e->members[at - 1]].key > choices[p].key) {
+            e->members[at] = e->members[at - 1];
+            at--;
+        }
+        e->members[at] = p;
+    }
+    while (e->members[new_rank] != rank) {
+        new_rank++;
+    }
+    return new_rank;
+}
+
+uncopy_status_t comm_split(comm_t *parent, int32_t color, int32_t key, comm_t **out_comm)
+{
+    choice_t mine = {color, key}, choices[UNCOPY_COMM_MAX_SIZE];
+    TRY(gather_in(parent, &mine, choices, sizeof(mine)));
+    parent_exchange_t e = {.parent = parent};
+    int32_t new_rank = choose_members(&e, choices);
+    char name[COMM_NAME_BYTES];
+    (void)snprintf(name, sizeof(name), "%.100s/%d", parent->name, color);
+    uncopy_comm_options_t options = {.name = name,
+                                     .rank = new_rank,
+                                     .size = e.num_members,
+                                     .timeout_ns = atomic_load(&parent->timeout_ns),
+                                     .interrupt = parent->interrupt,
+                                     .chunk_bytes = (int64_t)parent->chunk_bytes,
+                                     .streaming_bytes = (int64_t)parent->streaming_bytes,
+                                     .reads = parent->can_read ? UNCOPY_COMM_READS_PROBED
+                                                               : UNCOPY_COMM_READS_OFF};
+    bootstrap_exchange_t exchange = {&e, gather_over_parent};
+    comm_t *comm = NULL;
+    TRY(bootstrap_run(&parent->allocator, &options, &exchange, &comm));
+    if (color < 0) {
+        comm_release(comm);
+        comm = NULL;
+    }
+    *out_comm = comm;
+    return UNCOPY_OK;
+}

@@ -46,6 +46,16 @@ const table_t *table_get(void)
     return table;
 }
 
+bool table_force(const char *name)
+{
+    const table_t *table = choose(name);
+    if (strcmp(table->name, name) != 0) {
+        return false;
+    }
+    atomic_store_explicit(&chosen, table, memory_order_relaxed);
+    return true;
+}
+
 kind_t table_kind(uncopy_dtype_t dtype)
 {
     switch (dtype) {

@@ -119,6 +119,10 @@ extern const table_t table_avx512;
 /* The table in use. Chosen on the first call, then one load. */
 const table_t *table_get(void);
 
+/* Makes the named table the one in use, for tests; false where the processor lacks it. What was
+ * prepared before keeps its own. */
+bool table_force(const char *name);
+
 /* The kind that computes on dtype. dtype must not be complex or opaque. */
 kind_t table_kind(uncopy_dtype_t dtype);
 

@@ -15,6 +15,8 @@ typedef struct maker_value {
     bool is_kept; /* several phases need it, and its register keeps it */
     bool is_made; /* in this phase or, if kept, an earlier one */
     bool is_only_stored;
+    /* a write stores what was read: where it may be in place, from a register */
+    bool is_stored_as_read;
     bool varies_in_row;    /* along a tile's columns */
     uint16_t place;        /* of an element's register, a row's lanes, a number's element */
     uint16_t full;         /* of a row's value as a tile's register */

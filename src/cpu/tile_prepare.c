@@ -117,6 +117,9 @@ static void set_only_stored(const tile_kernel_t *code, maker_value_t *values)
     }
     for (uint16_t i = 0; i < program->num_instructions; i++) {
         const tile_instruction_t *at = &program->instructions[i];
+        if (is_write(at)) {
+            values[at->sources[0]].is_stored_as_read = true;
+        }
         FOR_EACH_SOURCE(program, at, source)
         {
             bool is_store = at->code == TILE_WRITE && source == at->sources[0];

@@ -75,7 +75,7 @@ size_t tile_reduction_bytes(const tile_kernel_t *code, const tile_reduction_code
 {
     size_t lanes = (size_t)most_lanes(code), bytes = (size_t)table_register_bytes(reduction->kind);
     if (is_argument(reduction->reduction)) {
-        return round_up(HEADER_BYTES + lanes * (bytes + sizeof(int64_t)));
+        return round_up(HEADER_BYTES + lanes * 2 * sizeof(int64_t));
     }
     size_t vectors = (size_t)code->num_levels;
     vectors += code->mode == TILE_MODE_COLUMNS ? FOLD_LANES : 0;
@@ -222,6 +222,9 @@ void tile_reductions_open(tile_machine_t *machine, size_t phase)
             continue;
         }
         *state.header = (header_t){0};
+        if (is_argument(state.code->reduction)) {
+            memset(state.vectors, 0, (size_t)most_lanes(machine->code) * 2 * sizeof(int64_t));
+        }
         state.fold(&state.header->neutral, state.vectors, 0);
         if (state.code->reduction == TILE_ANY || state.code->reduction == TILE_ALL) {
             state.header->neutral.i32 = state.code->reduction == TILE_ALL;

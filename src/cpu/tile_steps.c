@@ -544,7 +544,7 @@ static void emit_read(maker_t *maker, tile_steps_t *list, tile_value_t value)
     const tile_instruction_t *at = instruction(maker, value);
     maker_value_t *made = &maker->values[value];
     const tile_entry_t *entry = &maker->code->entries[at->operand];
-    if (!at->is_row && !made->is_kept && lies_as_register(maker->code, entry, made->kind)) {
+    if (!made->is_kept && maker_is_in_memory(maker, value)) {
         made->place = entry_place(maker, at->operand);
         return;
     }
@@ -689,7 +689,8 @@ bool maker_is_direct_write(const maker_t *maker, tile_value_t write)
 bool maker_is_in_memory(const maker_t *maker, tile_value_t value)
 {
     const tile_instruction_t *at = instruction(maker, value);
-    return at->code == TILE_READ && !at->is_row &&
+    bool is_overtaken = maker->values[value].is_stored_as_read && !maker->is_direct;
+    return at->code == TILE_READ && !at->is_row && !is_overtaken &&
            lies_as_register(maker->code, &maker->code->entries[at->operand],
                             maker->values[value].kind);
 }

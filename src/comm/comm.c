@@ -137,7 +137,10 @@ uncopy_status_t comm_begin(comm_t *comm, const comm_signature_t *signature,
     }
     comm->signature = *signature;
     comm->deadline = comm_deadline(comm, call);
-    comm->sequence++;
+    /* relaxed: one writer, under lock */
+    uint32_t sequence = atomic_load_explicit(&comm->sequence, memory_order_relaxed);
+    atomic_store_explicit(&comm->sequence, sequence + 1, memory_order_relaxed);
+    comm->first_step = comm->step + 1;
     comm->past_caches = false;
     comm->reuse = call != NULL ? call->reuse : UNCOPY_COMM_REUSE_SOON;
     return UNCOPY_OK;
@@ -154,14 +157,16 @@ void comm_set_landing(comm_t *comm, size_t bytes)
 }
 
 /* A rank that was stopped inside a call may find every flag it waits for although its peers have
- * given up since and written their buffers again: a success counts only if nobody has. */
+ * given up since and written their buffers again: a success counts only if nobody has given up in
+ * this collective or before. */
 uncopy_status_t comm_end(comm_t *comm, uncopy_status_t status)
 {
     if (status == UNCOPY_OK) {
         atomic_thread_fence(memory_order_acquire);
-        status = fault_state(comm);
+        status = fault_state_of_call(comm);
     }
     comm_count(&comm->counters.calls, 1);
+    comm_count(&comm->counters.steps, comm->step + 1 - comm->first_step);
     if (comm->waiter.waited_ns != 0) {
         comm_count(&comm->counters.waits_slept, comm->waiter.slept);
         comm_count(&comm->counters.wait_ns, comm->waiter.waited_ns);

@@ -75,9 +75,10 @@ struct comm {
     transport_t transport;
     comm_segment_t *segments[UNCOPY_COMM_MAX_SIZE];
 
-    pthread_mutex_t lock; /* what follows belongs to the running collective */
-    uint32_t step;        /* last posted */
-    uint32_t sequence;    /* of the running or last collective */
+    pthread_mutex_t lock;      /* what follows belongs to the running collective */
+    uint32_t step;             /* last posted */
+    uint32_t first_step;       /* of the running collective */
+    _Atomic uint32_t sequence; /* of the running or last collective; fault_break reads it */
     comm_signature_t signature;
     comm_deadline_t deadline;
     waiter_t waiter;

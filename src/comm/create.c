@@ -66,6 +66,7 @@ static uncopy_status_t gather_over_store(void *self, const char *round, const vo
 static uncopy_status_t first_barrier(comm_t *comm)
 {
     comm_signature_t signature = {.operation = COMM_BARRIER, .root = -1};
+    comm->sequence = UINT32_MAX; /* so that the caller's collectives are counted from 1 */
     TRY(comm_begin(comm, &signature, NULL));
     return comm_end(comm, comm_barrier(comm));
 }

@@ -9,7 +9,8 @@
 
 enum { EMPTY = 0, BEING_WRITTEN = 1, READABLE = 2 };
 
-static void write_record(comm_abort_t *record, uncopy_status_t code, const char *words)
+static void write_record(comm_abort_t *record, uncopy_status_t code, uint32_t sequence,
+                         const char *words)
 {
     uint32_t empty = EMPTY;
     /* acquire: pairs with the other writers'; only the first goes on */
@@ -18,7 +19,8 @@ static void write_record(comm_abort_t *record, uncopy_status_t code, const char 
         return;
     }
     record->code = (uint32_t)code;
-    (void)snprintf(record->words, sizeof(record->words), "%s", words);
+    record->sequence = sequence;
+    (void)snprintf(record->words, sizeof(record->words), "%.*s", COMM_WORDS - 1, words);
     /* seq_cst: before the wake; pairs with the sleepers' look */
     atomic_store(&record->state, READABLE);
 }
@@ -55,9 +57,11 @@ uncopy_status_t fault_break(comm_t *comm, uncopy_status_t code, const char *form
         (void)snprintf(for_peers, sizeof(for_peers), "rank %d aborted communicator \"%s\": %s",
                        comm->rank, comm->name, words);
     }
-    write_record(&comm->segments[comm->rank]->abort, code, words);
+    /* relaxed: of this moment */
+    uint32_t sequence = atomic_load_explicit(&comm->sequence, memory_order_relaxed);
+    write_record(&comm->segments[comm->rank]->abort, code, sequence, words);
     for (int32_t p = 0; p < comm->size; p++) {
-        write_record(&comm->segments[p]->abort, peers_code, for_peers);
+        write_record(&comm->segments[p]->abort, peers_code, sequence, for_peers);
     }
     wake_all(comm);
     return fault_state(comm);
@@ -81,6 +85,16 @@ uncopy_status_t fault_state(comm_t *comm)
     bool is_known = record->code > 0 && record->code <= (uint32_t)UNCOPY_ERROR_SYSTEM;
     return status_fail(is_known ? (uncopy_status_t)record->code : UNCOPY_ERROR_ABORTED, "%s",
                        words);
+}
+
+uncopy_status_t fault_state_of_call(comm_t *comm)
+{
+    comm_abort_t *record = &comm->segments[comm->rank]->abort;
+    uint32_t sequence = atomic_load_explicit(&comm->sequence, memory_order_relaxed);
+    /* acquire: pairs with write_record */
+    bool is_later = atomic_load_explicit(&record->state, memory_order_acquire) == READABLE &&
+                    (int32_t)(record->sequence - sequence) > 0;
+    return is_later ? UNCOPY_OK : fault_state(comm);
 }
 
 bool fault_is_gone(comm_t *comm, int32_t rank, bool is_thorough)

@@ -14,6 +14,8 @@ uncopy_status_t fault_break(comm_t *comm, uncopy_status_t code, const char *form
     __attribute__((format(printf, 3, 4), cold));
 /* UNCOPY_OK, or what broke the communicator, with the message set. */
 UNCOPY_MUST_CHECK uncopy_status_t fault_state(comm_t *comm);
+/* As fault_state, but only for what broke it in the running collective or before. */
+UNCOPY_MUST_CHECK uncopy_status_t fault_state_of_call(comm_t *comm);
 /* Whether rank has ended or left. */
 bool fault_is_gone(comm_t *comm, int32_t rank, bool is_thorough);
 /* Words for the cause: "died", "left the communicator". */

@@ -73,6 +73,7 @@ typedef struct comm_slot {
 typedef struct comm_abort {
     _Atomic uint32_t state;
     uint32_t code;
+    uint32_t sequence; /* of the collective in which, or after which, the writer gave up */
     char words[COMM_WORDS];
 } comm_abort_t;
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -33,11 +34,36 @@ struct transport_shared {
 
 /* ---------------------------------------------------------------- memory */
 
-/* Sealed, so that no peer can take pages away under a reader; allocated at once, so that lack of
- * memory is an error here and not a signal later. */
+/* What the system says is left, or more than any request. Shared memory is taken by touching it,
+ * and taking more than there is ends processes instead of failing: so it is asked first. */
+static size_t memory_left(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    unsigned long long available = 0, swap = 0, kibibytes = 0;
+    char line[128];
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "MemAvailable: %llu kB", &kibibytes) == 1) {
+            available = kibibytes;
+        } else if (sscanf(line, "SwapFree: %llu kB", &kibibytes) == 1) {
+            swap = kibibytes;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return available > 0 ? (size_t)(available + swap) * 1024 : SIZE_MAX;
+}
+
+/* Sealed, so that no peer can take pages away under a reader. allocated_bytes are taken at once, so
+ * that lack of memory is an error here and not a signal later. */
 static uncopy_status_t make_memory(const char *name, size_t bytes, size_t allocated_bytes,
                                    int *out_descriptor)
 {
+    size_t left = memory_left();
+    if (allocated_bytes > left) {
+        return status_fail(UNCOPY_ERROR_MEMORY,
+                           "%zu bytes of shared memory: the system has %zu left", bytes, left);
+    }
     int descriptor = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (descriptor < 0) {
         return status_fail(UNCOPY_ERROR_MEMORY, "memfd_create: %s", strerror(errno));

@@ -16,12 +16,13 @@ from torch import fx
 from uncopy import _core
 from uncopy.capture import Capture, capture, held_tensors
 from uncopy.dump import Dumped
-from uncopy.fallback import Fallback, Reason, Unplannable, check_plannable
+from uncopy.fallback import Fallback, Reason, Unplannable, check_plannable, needs_gradients
 from uncopy.importer import Imported, import_graph
 from uncopy.logs import LOG
 from uncopy.options import Options, resolve
 from uncopy.playback import Player
 from uncopy.registry import Compiled, FallbackFacts, register
+from uncopy.training import Training, trace_training
 from uncopy.verify import Verified
 
 __all__ = ["Prepared", "backend", "make_backend", "prepare"]
@@ -94,9 +95,12 @@ class Prepared:
     imported: Imported | None = None
     player: Player | None = None
     fallback: FallbackFacts | None = None
+    training: Training | None = None
 
     def finish(self) -> tuple[Handle, Compiled]:
         """The handle that runs the graph, registered, and what is known of it."""
+        if self.training is not None:
+            return functools.partial(self.training), self.training.compiled
         if self.imported is None or self.captured is None:
             compiled = Compiled(self.name, self.options, fallback=self.fallback)
             return self._registered(Fallback(self.run, compiled), compiled)
@@ -125,11 +129,11 @@ def prepare(graph: fx.GraphModule, example_inputs: Sequence[Any], options: Optio
     """Captures and imports Dynamo's graph. Must be called inside Dynamo's call of a backend."""
     prepared = Prepared(f"graph{next(_numbers)}", options, graph.forward)
     try:
-        captured = _capture(graph, example_inputs)
-        player = Player() if options.verify else None
-        imported = import_graph(captured, prepared.name, player.wrap if player else None)
-        prepared.captured, prepared.imported, prepared.player = captured, imported, player
-        LOG.debug("graph %s: %d recipes", prepared.name, len(imported.recipes))
+        check_plannable(graph, example_inputs, list(held_tensors(graph).values()))
+        if needs_gradients(graph):
+            prepared.training = _training(graph, example_inputs, prepared)
+        if prepared.training is None:
+            _import(_captured(capture, graph, example_inputs), prepared)
     except Unplannable as problem:
         prepared.fallback = FallbackFacts(problem.reason.value, problem.words, problem.source)
         LOG.debug("graph %s is not planned, %s", prepared.name, prepared.fallback)
@@ -141,14 +145,47 @@ def prepare(graph: fx.GraphModule, example_inputs: Sequence[Any], options: Optio
     return prepared
 
 
-def _capture(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Capture:
-    check_plannable(graph, example_inputs, list(held_tensors(graph).values()))
+def _import(captured: Capture, prepared: Prepared) -> None:
+    player = Player() if prepared.options.verify else None
+    imported = import_graph(captured, prepared.name, player.wrap if player else None)
+    prepared.captured, prepared.imported, prepared.player = captured, imported, player
+    LOG.debug("graph %s: %d recipes", prepared.name, len(imported.recipes))
+
+
+def _training(
+    graph: fx.GraphModule, example_inputs: Sequence[Any], prepared: Prepared
+) -> Training | None:
+    """What runs a graph with gradients; None if no result of it needs them."""
+    options = prepared.options
+
+    def make(name: str, captured: Capture) -> tuple[Handle, Compiled]:
+        part = Prepared(name, options, captured.graph.forward)
+        _import(captured, part)
+        return part.finish()
+
+    def make_fallback(name: str, run: Handle, facts: FallbackFacts) -> tuple[Handle, Compiled]:
+        return Prepared(name, options, run, fallback=facts).finish()
+
+    def trace(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Training | None:
+        return trace_training(graph, example_inputs, prepared.name, make, make_fallback)
+
+    return _captured(trace, graph, example_inputs)
+
+
+def _captured(
+    how: Callable[[fx.GraphModule, Sequence[Any]], Any],
+    graph: fx.GraphModule,
+    example_inputs: Sequence[Any],
+) -> Any:
     try:
-        return capture(graph, example_inputs)
+        return how(graph, example_inputs)
+    except Unplannable:
+        raise
     except Exception as error:
         # The graph itself raises for such inputs, or the capture cannot follow it: eager's result
         # is that of running it.
         words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        LOG.debug("graph is not captured: %s", words, exc_info=True)
         raise Unplannable(Reason.CAPTURE, words) from error
 
 

@@ -20,7 +20,7 @@ from torch._subclasses import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-__all__ = ["Capture", "ResultFacts", "capture", "held_tensors"]
+__all__ = ["Capture", "ResultFacts", "RunWithHeldTensors", "capture", "held_tensors", "readable"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Capture:
     is_symbolic: bool = False
 
 
-class _WithHeldTensors(fx.Interpreter):
+class RunWithHeldTensors(fx.Interpreter):
     """Runs Dynamo's graph with given stand-ins for the tensors that it holds."""
 
     def __init__(self, module: fx.GraphModule, stand_ins: dict[str, torch.Tensor]) -> None:
@@ -96,7 +96,7 @@ def _has_symbols(value: Any) -> bool:
     return not all(type(n) is int for n in (*value.shape, *value.stride(), value.storage_offset()))
 
 
-def _readable(name: str) -> str:
+def readable(name: str) -> str:
     """A name for an argument: "L_w_buffer_" becomes "w_buffer"."""
     words = "".join(c if c.isalnum() else "_" for c in name.removeprefix("L_").removeprefix("G_"))
     words = "_".join(filter(None, words.split("_")))[-100:].lstrip("_")
@@ -130,7 +130,7 @@ def capture(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Capture:
 
     def run(*values: Any) -> Any:
         stand_ins = {target: values[fake_of[id(t)]] for target, t in held.items()}
-        return _WithHeldTensors(module, stand_ins).run(*values[: len(example_inputs)])
+        return RunWithHeldTensors(module, stand_ins).run(*values[: len(example_inputs)])
 
     is_symbolic = any(map(_has_symbols, fakes))
     # Kernels of composite operators ask for sizes as numbers; their Python forms do not.
@@ -141,8 +141,8 @@ def capture(module: fx.GraphModule, example_inputs: Sequence[Any]) -> Capture:
         )
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     first_name = {id(t): target for target, t in reversed(held.items())}
-    names = [_readable(str(n.target)) for n in placeholders]
-    names += [_readable(first_name[id(t)]) for t in distinct]
+    names = [readable(str(n.target)) for n in placeholders]
+    names += [readable(first_name[id(t)]) for t in distinct]
     tensors = (*example_inputs, *distinct)
     inference = frozenset(
         n for n, t in enumerate(tensors) if isinstance(t, torch.Tensor) and t.is_inference()

@@ -17,7 +17,14 @@ from uncopy.logs import LOG
 from uncopy.registry import Compiled
 from uncopy.source import SourceLine, source_of
 
-__all__ = ["Fallback", "Reason", "Unplannable", "check_allowed", "check_plannable"]
+__all__ = [
+    "Fallback",
+    "Reason",
+    "Unplannable",
+    "check_allowed",
+    "check_plannable",
+    "needs_gradients",
+]
 
 
 class Reason(enum.Enum):
@@ -80,7 +87,6 @@ def check_plannable(
             raise Unplannable(Reason.SYMBOLIC, f"a number that may change: {value}", node)
     for tensor in held:
         _check_tensor(tensor, None)
-    _check_gradients(module)
 
 
 def _check_tensor(tensor: torch.Tensor, node: fx.Node | None) -> None:
@@ -96,10 +102,8 @@ def _check_tensor(tensor: torch.Tensor, node: fx.Node | None) -> None:
         )
 
 
-def _check_gradients(module: fx.GraphModule) -> None:
-    """Raises Unplannable if, run under the present grad mode, an operation's result would require a
-    gradient.
-    """
+def needs_gradients(module: fx.GraphModule) -> bool:
+    """Whether, run under the present grad mode, an operation's result would require a gradient."""
     is_grad_on = torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
     inference: list[bool] = []
     for node in module.graph.nodes:
@@ -110,7 +114,8 @@ def _check_gradients(module: fx.GraphModule) -> None:
         elif node.target is torch.autograd.grad_mode._exit_inference_mode:
             inference.pop()
         elif is_grad_on and not any(inference) and _makes_gradient(node):
-            raise Unplannable(Reason.GRADIENT, f"the result of {node.name} needs gradients", node)
+            return True
+    return False
 
 
 def _makes_gradient(node: fx.Node) -> bool:

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
-import uncopy.operators  # noqa: F401 - defines torch.ops.uncopy.wait
+import uncopy.operators  # noqa: F401 - defines torch.ops.uncopy
 from uncopy import _core
 from uncopy.builder import Builder, Layout, Value
 from uncopy.capture import Capture, ResultFacts
@@ -40,6 +40,7 @@ Wrap = Callable[[fx.Node, Callable[..., Any], bool], Callable[..., Any]]
 _aten = torch.ops.aten
 _WAIT = torch.ops._c10d_functional.wait_tensor.default
 _ORDER = torch.ops.uncopy.wait.default
+_VIEW_OF = torch.ops.uncopy.view_of.default
 # Checks of types and shapes, which the capture has made.
 _DROPPED = {_aten._assert_tensor_metadata.default}
 _ASSERT = _aten._assert_scalar.default
@@ -219,6 +220,8 @@ class _Importer:
         if op is _ORDER:
             self.builder.operation("order", node, [arguments["self"], arguments["dependency"]])
             return None
+        if op is _VIEW_OF:
+            return self.builder.view(node.name, arguments["self"], Layout.of(node.meta["val"]))
         if op is _WAIT and self.collectives.wait(node, arguments["tensor"]):
             return arguments["tensor"]
         if op.namespace == "_c10d_functional" and isinstance(fake, torch.Tensor):

@@ -75,12 +75,14 @@ def bind(op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[
 
 
 @functools.cache
-def written_arguments(op: OpOverload) -> tuple[str, ...]:
-    """Names of the arguments whose bytes the operator writes."""
+def written_arguments(op: OpOverload, hidden: bool = True) -> tuple[str, ...]:
+    """Names of the arguments whose bytes the operator writes; with `hidden` those, too, of which
+    its schema does not say so and whose version counter eager does not increase.
+    """
     written = [
         a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write
     ]
-    return (*written, *_HIDDEN_WRITES.get(op._schema.name, ()))
+    return (*written, *(_HIDDEN_WRITES.get(op._schema.name, ()) if hidden else ()))
 
 
 @functools.cache

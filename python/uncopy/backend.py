@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from uncopy import _core
-from uncopy.capture import Capture, capture, held_tensors
+from uncopy.capture import Capture, capture, held_tensors, run_as_eager
 from uncopy.dump import Dumped
 from uncopy.fallback import Fallback, Reason, Unplannable, check_plannable, needs_gradients
 from uncopy.importer import Imported, import_graph
@@ -127,7 +127,7 @@ class Prepared:
 
 def prepare(graph: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Prepared:
     """Captures and imports Dynamo's graph. Must be called inside Dynamo's call of a backend."""
-    prepared = Prepared(f"graph{next(_numbers)}", options, graph.forward)
+    prepared = Prepared(f"graph{next(_numbers)}", options, run_as_eager(graph))
     try:
         check_plannable(graph, example_inputs, list(held_tensors(graph).values()))
         if needs_gradients(graph):

@@ -9,7 +9,7 @@ become further arguments: their addresses are read on each call.
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,17 @@ from torch._subclasses import FakeTensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-__all__ = ["Capture", "ResultFacts", "RunWithHeldTensors", "capture", "held_tensors", "readable"]
+from uncopy.checkpoints import CHECKPOINT, has_checkpoints, run_checkpoint
+
+__all__ = [
+    "Capture",
+    "ResultFacts",
+    "RunWithHeldTensors",
+    "capture",
+    "held_tensors",
+    "readable",
+    "run_as_eager",
+]
 
 
 @dataclass(frozen=True)
@@ -51,7 +61,9 @@ class Capture:
 
 
 class RunWithHeldTensors(fx.Interpreter):
-    """Runs Dynamo's graph with given stand-ins for the tensors that it holds."""
+    """Runs Dynamo's graph with given stand-ins for the tensors that it holds, and its checkpoints
+    with their random state.
+    """
 
     def __init__(self, module: fx.GraphModule, stand_ins: dict[str, torch.Tensor]) -> None:
         super().__init__(module)
@@ -60,6 +72,25 @@ class RunWithHeldTensors(fx.Interpreter):
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         stand_in = self.stand_ins.get(target)
         return super().get_attr(target, args, kwargs) if stand_in is None else stand_in
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if target is CHECKPOINT:
+            return run_checkpoint(_Plain, args[0], args[1:], kwargs)
+        return super().call_function(target, args, kwargs)
+
+
+class _Plain(RunWithHeldTensors):
+    """The same for a region, which holds no tensors."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module, {})
+
+
+def run_as_eager(module: fx.GraphModule) -> Callable[..., Any]:
+    """What runs a graph of Dynamo's as eager does."""
+    if has_checkpoints(module):
+        return lambda *args: _Plain(module).run(*args)
+    return module.forward
 
 
 def _attribute(module: fx.GraphModule, target: str) -> Any:

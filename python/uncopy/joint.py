@@ -1,9 +1,10 @@
-"""Capture for training: one run of forward and backward on fake tensors, cut where the forward ends.
+"""Capture for training: one run of forward and backward on fake tensors, cut where the forward
+ends.
 
 Autograd itself runs under the trace, so the backward holds the formulas that eager would use, in
-eager's order; what the backward reads of the forward is what eager's autograd saves. Nothing is made
-functional. Each argument is made fake with a storage of its own, for which arguments share memory
-differs from call to call.
+eager's order; what the backward reads of the forward is what eager's autograd saves. Nothing is
+made functional. Each argument is made fake with a storage of its own, for which arguments share
+memory differs from call to call.
 
 A trace is made for tangents (gradients of results) of given layouts. A result that got no gradient
 has no tangent, so an argument that only it depends on has no gradient either, as in eager.
@@ -20,11 +21,21 @@ from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from uncopy.capture import RunWithHeldTensors
+from uncopy.checkpoints import draws_random_numbers, is_random_state
 from uncopy.fallback import Reason, Unplannable
 from uncopy.host_call import flat_results, storage_key
 from uncopy.schema import aliased_arguments, bind, tensors_in, written_arguments
 
-__all__ = ["Cut", "Joint", "JointTracer", "Mode", "Saved", "TangentKey", "views_between", "writes_of"]
+__all__ = [
+    "Cut",
+    "Joint",
+    "JointTracer",
+    "Mode",
+    "Saved",
+    "TangentKey",
+    "views_between",
+    "writes_of",
+]
 
 # In the meta of nodes that the forward made, and of those that only give an argument a history.
 _FORWARD, _ENTRY = "uncopy_forward", "uncopy_entry"
@@ -226,6 +237,8 @@ class JointTracer:
         rest = iter(flat[run.num_outputs + run.num_results :])
         tangents = [next(rest) if has else None for has in run.has_tangent]
         inner = [n for n in nodes if n.op != "output" and n not in set(tangents)]
+        if not draws_random_numbers(inner):
+            inner = [n for n in inner if not is_random_state(n)]
         return Joint(
             module=graph,
             forward=[n for n in inner if _FORWARD in n.meta],
@@ -346,9 +359,7 @@ def _gradients(
         raise Unplannable(Reason.GRADIENT, f"the backward raises: {error}") from error
 
 
-def _tangents(
-    roots: Sequence[torch.Tensor], key: TangentKey | None
-) -> list[torch.Tensor | None]:
+def _tangents(roots: Sequence[torch.Tensor], key: TangentKey | None) -> list[torch.Tensor | None]:
     """A stand-in for the tangent of each root; their nodes become placeholders."""
     if key is None:
         key = tuple(r.stride() for r in roots)
@@ -425,7 +436,9 @@ class Cut:
         latter.
         """
         kept = [
-            h for r, h in self.holders.items() if r.op != "placeholder" and h not in self.joint.results
+            h
+            for r, h in self.holders.items()
+            if r.op != "placeholder" and h not in self.joint.results
         ]
         graph = fx.Graph()
         copies: dict[fx.Node, fx.Node] = {}
@@ -467,9 +480,7 @@ class Cut:
         slots = [self.slots[r.name] for r in self.holders]
         return fx.GraphModule(self.joint.module, graph), names, slots, given
 
-    def _handed_on(
-        self, graph: fx.Graph, node: fx.Node, kept: dict[fx.Node, fx.Node]
-    ) -> fx.Node:
+    def _handed_on(self, graph: fx.Graph, node: fx.Node, kept: dict[fx.Node, fx.Node]) -> fx.Node:
         """A node of the forward as the backward has it: what was kept of its root, or a view of
         that.
         """

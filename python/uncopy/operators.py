@@ -1,4 +1,4 @@
-"""Operators that Uncopy adds to PyTorch: `uncopy::wait`, an order mark; `uncopy::view_of`, a view.
+"""Operators that Uncopy adds to PyTorch: an order mark, a view, the random state.
 
 `uncopy::wait(self, dependency)` computes nothing and writes nothing. In a captured graph it says
 that no later reader of self's bytes may move above an earlier writer of dependency's. It is
@@ -8,6 +8,9 @@ nothing, so it makes no alias and no copy. The importer finds it as `torch.ops.u
 `uncopy::view_of(self, dtype, size, stride, distance)` is the view with that dtype, size and stride
 whose first element lies `distance` bytes after self's. It stands in a backward's graph for a view
 of a tensor that the forward handed on; `as_strided` counts from the start of the storage instead.
+
+`uncopy::random_state() -> Tensor` and `uncopy::set_random_state(state)` read and set the state of
+PyTorch's default generator on CPU; they keep their order with whatever draws random numbers.
 
 Importing this module defines the operators, and changes nothing else.
 """
@@ -48,6 +51,27 @@ _library.define(
     "view_of(Tensor(a) self, ScalarType dtype, int[] size, int[] stride, int distance) -> Tensor(a)"
 )
 _library.impl("view_of", view_of, "CompositeExplicitAutograd")
+
+
+def _random_state() -> torch.Tensor:
+    return torch.get_rng_state()
+
+
+def _set_random_state(state: torch.Tensor) -> None:
+    torch.set_rng_state(state)
+
+
+_STATE_BYTES = torch.get_rng_state().numel()
+_library.define("random_state() -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+_library.define("set_random_state(Tensor state) -> ()", tags=(torch.Tag.nondeterministic_seeded,))
+_library.impl("random_state", _random_state, "CompositeExplicitAutograd")
+_library.impl("set_random_state", _set_random_state, "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "uncopy::random_state", lambda: torch.empty(_STATE_BYTES, dtype=torch.uint8), lib=_library
+)
+torch.library.register_fake("uncopy::set_random_state", lambda state: None, lib=_library)
+torch.fx.node.has_side_effect(torch.ops.uncopy.random_state.default)
+torch.fx.node.has_side_effect(torch.ops.uncopy.set_random_state.default)
 
 
 def wait(tensor: torch.Tensor, dependency: torch.Tensor) -> None:

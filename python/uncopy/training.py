@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from uncopy.capture import Capture, held_tensors, readable
+from uncopy.capture import Capture, held_tensors, readable, run_as_eager
 from uncopy.fallback import Reason, Unplannable
 from uncopy.joint import Cut, Joint, JointTracer, Mode, TangentKey, views_between, writes_of
 from uncopy.registry import Compiled, FallbackFacts
@@ -188,7 +188,7 @@ class Training:
         if self._fallback is None:
             words = "an argument that gets a history shares memory with another tensor"
             facts = FallbackFacts(Reason.GRADIENT.value, words, None)
-            run = self._tracer.module.forward
+            run = run_as_eager(self._tracer.module)
             self._fallback = self._make_fallback(f"{self.name}_shared", run, facts)[0]
         return self._fallback(*arguments)
 
@@ -381,7 +381,10 @@ def _parts_of(joint: Joint, cut: Cut, kept: list[fx.Node], tracer: JointTracer) 
             if kind == "argument" and n in all_writes and n not in seen
         },
         hazards=[
-            (s, m) for s, at in first_saved.items() for m, last in seen.items() if m != s and last >= at
+            (s, m)
+            for s, at in first_saved.items()
+            for m, last in seen.items()
+            if m != s and last >= at
         ],
         differentiable=differentiable,
     )
@@ -448,4 +451,3 @@ def _step_of(node: fx.Node) -> Callable[[torch.Tensor], torch.Tensor]:
         raise Unplannable(Reason.DATA_DEPENDENT, f"{node.name} is a view by a tensor", node)
     rest = args[1:]
     return lambda tensor: op(tensor, *rest, **kwargs)
-

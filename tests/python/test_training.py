@@ -11,7 +11,9 @@ import uncopy
 
 
 def leaf(*shape, dtype=torch.float32, seed=1):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype).requires_grad_()
+    return (
+        torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype).requires_grad_()
+    )
 
 
 def data(*shape, seed=2):
@@ -297,9 +299,7 @@ def test_an_argument_that_only_an_unused_result_depends_on_has_no_gradient():
     def backward(args, results):
         results[0].sum().backward()
 
-    check_training(
-        two_parts, lambda: (data(4), leaf(4), leaf(4)), backward=backward, exact=True
-    )
+    check_training(two_parts, lambda: (data(4), leaf(4), leaf(4)), backward=backward, exact=True)
 
 
 TANGENTS = {
@@ -336,7 +336,9 @@ def test_gradients_that_are_one_tensor_do_not_come_to_share_memory():
     def build():
         return leaf(4), leaf(4, seed=5), leaf(2, 2, seed=6)
 
-    check_training(lambda a, b, c: a + b + c.view(4), build, backward=lambda a, r: r.sum().backward())
+    check_training(
+        lambda a, b, c: a + b + c.view(4), build, backward=lambda a, r: r.sum().backward()
+    )
     check_training(
         lambda a, b, c: a + b + c.view(4), build, backward=lambda a, r: r.backward(torch.ones(4))
     )

@@ -41,12 +41,11 @@ def check_module(make, batches, *, exact=False, rtol=1e-4, fallbacks=0, wrap=Non
     losses = train(ours, compiled_call, batches)
     assert close(losses, expected, rtol), f"{losses} is not {expected}"
     assert not exact or torch.equal(losses, expected)
-    for (name, a), b in zip(
-        ours.state_dict().items(), eager.state_dict().values(), strict=True
-    ):
+    for (name, a), b in zip(ours.state_dict().items(), eager.state_dict().values(), strict=True):
         assert close(a, b, rtol), name
         assert not exact or torch.equal(a, b), name
-    assert uncopy.stats()["fallbacks"] == fallbacks
+    reasons = [p.fallbacks for p in uncopy.plans() if p.fallbacks]
+    assert uncopy.stats()["fallbacks"] == fallbacks, reasons
     return ours, eager
 
 
@@ -90,7 +89,9 @@ MODULES = {
         (5, 6),
     ),
     "in place": (
-        lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Dropout(0.2, inplace=True)),
+        lambda: nn.Sequential(
+            nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Linear(8, 3), nn.Dropout(0.2, inplace=True)
+        ),
         (5, 6),
     ),
     "batch norm": (lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU()), (5, 6)),
@@ -123,8 +124,9 @@ def test_what_only_pytorchs_kernels_compute_has_the_same_bits(monkeypatch):
     monkeypatch.setenv("UNCOPY_KERNELS", "extern")
     make, shape = MODULES["dropout"]
     check_module(make, batches(*shape), exact=True)
-    make, shape = MODULES["convolutions"]
+    torch._dynamo.reset()
     uncopy.reset_stats()
+    make, shape = MODULES["convolutions"]
     check_module(make, batches(*shape), exact=True)
 
 
@@ -144,6 +146,7 @@ def test_dropout_draws_eagers_random_numbers():
 
 def test_a_norm_may_be_called_again_before_the_backward_of_the_first_call():
     """Running statistics are written without a new version, as in eager."""
+
     def run(model):
         torch.manual_seed(0)
         first, second = model(torch.randn(4, 6)), model(torch.randn(4, 6))
@@ -216,9 +219,7 @@ def test_a_compiled_block_in_a_checkpoint(use_reentrant):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_parameters_of_half_types(dtype):
     make, _ = MODULES["linear"]
-    check_module(
-        lambda: make().to(dtype), [b.to(dtype) for b in batches(5, 6)], rtol=3e-2
-    )
+    check_module(lambda: make().to(dtype), [b.to(dtype) for b in batches(5, 6)], rtol=3e-2)
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -311,7 +312,8 @@ def test_a_compiled_optimizer_step_is_in_place_and_eagers(name, kind):
             assert a[key] is None or close(torch.as_tensor(a[key]), torch.as_tensor(b[key]), 1e-5)
     assert addresses == [p.data_ptr() for p in ours.parameters()]
     assert uncopy.stats()["fallbacks"] == 0
-    assert uncopy.stats()["calls"] > 0
+    # Dynamo leaves fused optimizers out: PyTorch's own kernel runs, and no graph comes to us.
+    assert (uncopy.stats()["calls"] > 0) == (kind != "fused")
 
 
 def test_a_whole_step_with_a_flat_buffer():

@@ -1,5 +1,5 @@
-"""Runs a step of training eagerly and compiled, on arguments built alike, and compares what a caller
-can see: results, gradients, arguments, version counters, which of these share memory.
+"""Runs a step of training eagerly and compiled, on arguments built alike, and compares what a
+caller can see: results, gradients, arguments, version counters, which of these share memory.
 """
 
 import contextlib
@@ -57,9 +57,7 @@ def check_training(
         ours, eagers = build(), build()
         expected, expected_grads = step(fn, eagers, backward, retain)
         result, grads = step(compiled, ours, backward, retain)
-        compare_steps(
-            (ours, result, grads), (eagers, expected, expected_grads), exact=exact
-        )
+        compare_steps((ours, result, grads), (eagers, expected, expected_grads), exact=exact)
     assert uncopy.stats()["fallbacks"] == fallbacks
     return compiled
 

@@ -22,7 +22,7 @@ from uncopy.logs import LOG
 from uncopy.options import Options, resolve
 from uncopy.playback import Player
 from uncopy.registry import Compiled, FallbackFacts, register
-from uncopy.training import Training, trace_training
+from uncopy.training import SizedTraining, Training, trace_training
 from uncopy.verify import Verified
 
 __all__ = ["Prepared", "backend", "make_backend", "prepare"]
@@ -95,12 +95,13 @@ class Prepared:
     imported: Imported | None = None
     player: Player | None = None
     fallback: FallbackFacts | None = None
-    training: Training | None = None
+    training: Training | SizedTraining | None = None
 
     def finish(self) -> tuple[Handle, Compiled]:
         """The handle that runs the graph, registered, and what is known of it."""
         if self.training is not None:
-            return functools.partial(self.training), self.training.compiled
+            compiled = getattr(self.training, "compiled", None)
+            return functools.partial(self.training), compiled or Compiled(self.name, self.options)
         if self.imported is None or self.captured is None:
             compiled = Compiled(self.name, self.options, fallback=self.fallback)
             return self._registered(Fallback(self.run, compiled), compiled)
@@ -154,9 +155,10 @@ def _import(captured: Capture, prepared: Prepared) -> None:
 
 def _training(
     graph: fx.GraphModule, example_inputs: Sequence[Any], prepared: Prepared
-) -> Training | None:
+) -> Training | SizedTraining | None:
     """What runs a graph with gradients; None if no result of it needs them."""
     options = prepared.options
+    fake_mode = torch._guards.TracingContext.get().fake_mode
 
     def make(name: str, captured: Capture) -> tuple[Handle, Compiled]:
         part = Prepared(name, options, captured.graph.forward)
@@ -166,10 +168,35 @@ def _training(
     def make_fallback(name: str, run: Handle, facts: FallbackFacts) -> tuple[Handle, Compiled]:
         return Prepared(name, options, run, fallback=facts).finish()
 
-    def trace(graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Training | None:
-        return trace_training(graph, example_inputs, prepared.name, make, make_fallback)
+    def trace(graph: fx.GraphModule, inputs: Sequence[Any], name: str) -> Training | None:
+        return trace_training(graph, inputs, name, fake_mode, make, make_fallback)
 
-    return _captured(trace, graph, example_inputs)
+    def trace_sizes(graph: fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Handle:
+        name = f"graph{next(_numbers)}"
+        try:
+            found = _captured(lambda g, i: trace(g, i, name), graph, inputs)
+            if found is not None:
+                return found
+            facts = FallbackFacts(Reason.SYMBOLIC.value, "no result needs its gradient", None)
+        except Unplannable as problem:
+            facts = FallbackFacts(problem.reason.value, problem.words, problem.source)
+        return make_fallback(name, run_as_eager(graph), facts)[0]
+
+    def fall_back(facts: FallbackFacts) -> Handle:
+        return make_fallback(prepared.name, prepared.run, facts)[0]
+
+    if not _is_static(graph):
+        return SizedTraining(graph, trace_sizes, fall_back)
+    return _captured(lambda g, i: trace(g, i, prepared.name), graph, example_inputs)
+
+
+def _is_static(graph: fx.GraphModule) -> bool:
+    """Whether all arguments of Dynamo's graph are tensors of sizes that do not change."""
+    values = [n.meta.get("example_value") for n in graph.graph.nodes if n.op == "placeholder"]
+    return all(
+        isinstance(v, torch.Tensor) and all(type(n) is int for n in (*v.shape, *v.stride()))
+        for v in values
+    )
 
 
 def _captured(

@@ -22,13 +22,16 @@ from uncopy.fallback import Reason, Unplannable
 from uncopy.joint import Cut, Joint, JointTracer, Mode, TangentKey, views_between, writes_of
 from uncopy.registry import Compiled, FallbackFacts
 
-__all__ = ["Training", "trace_training"]
+__all__ = ["SizedTraining", "Training", "trace_training"]
 
 Handle = Callable[..., Any]
 # Makes what runs a captured graph, by the name it is to have: a handle, and what is known of it.
 Make = Callable[[str, Capture], tuple[Handle, Compiled]]
 # The same for a graph that is not planned.
 MakeFallback = Callable[[str, Handle, FallbackFacts], tuple[Handle, Compiled]]
+
+# Sizes that a graph is planned for; above that a call runs as eager.
+_MAX_SIZES = 64
 
 # Backwards kept for tangents of different layouts; above that tangents are copied.
 _MAX_BACKWARDS = 16
@@ -284,6 +287,53 @@ class Training:
         return _Backward(run, slots, given)
 
 
+class SizedTraining:
+    """Runs a graph with gradients whose sizes may change: as one Training for each set of sizes."""
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        trace: Callable[[fx.GraphModule, Sequence[torch.Tensor]], Handle],
+        make_fallback: Callable[[FallbackFacts], Handle],
+    ) -> None:
+        self._module = module
+        self._trace = trace
+        self._make_fallback = make_fallback
+        self._runs: dict[tuple[Any, ...], Handle] = {}
+        self._fallback: Handle | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The graph's results. arguments: tensors, and the sizes that Dynamo passes."""
+        key = tuple(
+            [(a.shape, a.stride()) if isinstance(a, torch.Tensor) else a for a in arguments]
+        )
+        tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
+        run = self._runs.get(key)
+        if run is None:
+            if len(self._runs) >= _MAX_SIZES:
+                return self._run_eager(arguments)
+            run = self._runs[key] = self._trace(_with_numbers(self._module, arguments), tensors)
+        return run(*tensors)
+
+    def _run_eager(self, arguments: Sequence[Any]) -> Any:
+        if self._fallback is None:
+            words = f"more than {_MAX_SIZES} sets of sizes, and gradients are needed"
+            self._fallback = self._make_fallback(FallbackFacts(Reason.SYMBOLIC.value, words, None))
+        return self._fallback(*arguments)
+
+
+def _with_numbers(module: fx.GraphModule, arguments: Sequence[Any]) -> fx.GraphModule:
+    """A graph of Dynamo's with numbers in place of the arguments that are numbers."""
+    graph = fx.Graph()
+    values: dict[fx.Node, Any] = {}
+    rest = iter(arguments)
+    for node in module.graph.nodes:
+        value = next(rest) if node.op == "placeholder" else None
+        is_number = node.op == "placeholder" and not isinstance(value, torch.Tensor)
+        values[node] = value if is_number else graph.node_copy(node, lambda n: values[n])
+    return fx.GraphModule(module, graph)
+
+
 def _once(gradients: list[Any]) -> tuple[Any, ...]:
     """Gradients that raise where they are differentiated themselves."""
     numbers = [n for n, g in enumerate(gradients) if g is not None]
@@ -304,13 +354,14 @@ def trace_training(
     module: fx.GraphModule,
     example_inputs: Sequence[Any],
     name: str,
+    fake_mode: Any,
     make: Make,
     make_fallback: MakeFallback,
 ) -> Training | None:
     """What runs a graph of Dynamo's with gradients; None if no result needs one after all.
 
-    Must be called inside Dynamo's call of a backend. Raises Unplannable for what the trace or a
-    program cannot say, and whatever the graph itself raises.
+    fake_mode: Dynamo's. Raises Unplannable for what the trace or a program cannot say, and whatever
+    the graph itself raises.
     """
     if torch._C._are_functorch_transforms_active():
         raise Unplannable(Reason.GRADIENT, "a transform of torch.func around the graph")
@@ -322,7 +373,7 @@ def trace_training(
         len(example_inputs),
         (*example_inputs, *distinct),
         {target: number_of[id(t)] for target, t in held.items()},
-        torch._guards.TracingContext.get().fake_mode,
+        fake_mode,
         torch.is_grad_enabled(),
     )
     joint = tracer.trace(None, _no_autocast())

@@ -464,3 +464,17 @@ def test_backward_operations_name_the_line_of_the_forward():
     compiled(leaf(4)).backward()
     backward = next(p for p in uncopy.plans() if p.name.endswith("_backward"))
     assert "test_training.py" in backward.text()
+
+
+def test_sizes_that_change_are_planned_for_each():
+    def fn(x, w):
+        return (x @ w).relu().sum(0) / x.shape[0]
+
+    compiled = torch.compile(fn, backend="uncopy", dynamic=True)
+    for rows in (3, 5, 3, 7):
+        ours, eagers = leaf(4, 2), leaf(4, 2)
+        fn(data(rows, 4), eagers).sum().backward()
+        compiled(data(rows, 4), ours).sum().backward()
+        assert torch.allclose(ours.grad, eagers.grad, atol=1e-6)
+    assert uncopy.stats()["fallbacks"] == 0
+    assert len([p for p in uncopy.plans() if "_backward" in p.name]) >= 3

@@ -4,15 +4,19 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static _Thread_local char last_message[1024];
 
 uncopy_status_t status_fail(uncopy_status_t code, const char *format, ...)
 {
+    /* The arguments may hold the last failure's words. */
+    char words[sizeof(last_message)];
     va_list arguments;
     va_start(arguments, format);
-    (void)vsnprintf(last_message, sizeof(last_message), format, arguments);
+    (void)vsnprintf(words, sizeof(words), format, arguments);
     va_end(arguments);
+    memcpy(last_message, words, strlen(words) + 1);
     return code;
 }
 

@@ -81,6 +81,9 @@ static uncopy_status_t get(void *self, const char *key, int64_t timeout_ns, void
         if (file >= 0) {
             return read_value(path, file, value, capacity, out_size);
         }
+        if (errno == EACCES) {
+            return status_fail(UNCOPY_ERROR_APART, "%s was written by another user", path);
+        }
         if (errno != ENOENT) {
             return fail(path, errno);
         }

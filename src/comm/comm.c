@@ -162,7 +162,6 @@ void comm_set_landing(comm_t *comm, size_t bytes)
 uncopy_status_t comm_end(comm_t *comm, uncopy_status_t status)
 {
     if (status == UNCOPY_OK) {
-        atomic_thread_fence(memory_order_acquire);
         status = fault_state_of_call(comm);
     }
     comm_count(&comm->counters.calls, 1);

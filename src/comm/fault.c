@@ -91,10 +91,13 @@ uncopy_status_t fault_state_of_call(comm_t *comm)
 {
     comm_abort_t *record = &comm->segments[comm->rank]->abort;
     uint32_t sequence = atomic_load_explicit(&comm->sequence, memory_order_relaxed);
-    /* acquire: pairs with write_record */
-    bool is_later = atomic_load_explicit(&record->state, memory_order_acquire) == READABLE &&
-                    (int32_t)(record->sequence - sequence) > 0;
-    return is_later ? UNCOPY_OK : fault_state(comm);
+    /* acq_rel, by a write that changes nothing: all reads of peers' memory come before it; pairs
+     * with write_record */
+    uint32_t state = atomic_fetch_add_explicit(&record->state, 0, memory_order_acq_rel);
+    if (state == EMPTY || (state == READABLE && (int32_t)(record->sequence - sequence) > 0)) {
+        return UNCOPY_OK;
+    }
+    return fault_state(comm);
 }
 
 bool fault_is_gone(comm_t *comm, int32_t rank, bool is_thorough)

@@ -57,7 +57,7 @@ uncopy_status_t socket_listen(char name[SOCKET_NAME_BYTES], int32_t num_peers, i
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || bind(listener, (struct sockaddr *)&address, length) != 0 ||
         listen(listener, 4 * num_peers + 4) != 0) {
-        status = status_fail(UNCOPY_ERROR_SYSTEM, "an abstract unix socket: %s", strerror(errno));
+        status = status_fail(UNCOPY_ERROR_APART, "an abstract unix socket: %s", strerror(errno));
         if (listener >= 0) {
             (void)close(listener);
         }
@@ -118,8 +118,14 @@ static void take_descriptors(struct msghdr *header, socket_message_t *message)
     message->num_descriptors = (int32_t)(bytes / sizeof(int));
 }
 
-/* One message from one connection; false: a stranger's. */
-static bool receive_on(int connection, uint64_t token, socket_message_t *message)
+typedef enum sender {
+    SENDER_RANK,
+    SENDER_STRANGER,
+    SENDER_OTHER_USER, /* knows the token */
+} sender_t;
+
+/* One message from one connection. */
+static sender_t receive_on(int connection, uint64_t token, socket_message_t *message)
 {
     struct ucred sender;
     socklen_t length = sizeof(sender);
@@ -134,18 +140,18 @@ static bool receive_on(int connection, uint64_t token, socket_message_t *message
                        sender.uid == geteuid();
     ssize_t received = recvmsg(connection, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (received < 0) {
-        return false;
+        return SENDER_STRANGER;
     }
     take_descriptors(&header, message);
-    if (!is_own_user || received != (ssize_t)sizeof(hello) || hello.token != token ||
-        (header.msg_flags & MSG_CTRUNC) != 0) {
+    bool knows_token = received == (ssize_t)sizeof(hello) && hello.token == token;
+    if (!is_own_user || !knows_token || (header.msg_flags & MSG_CTRUNC) != 0) {
         socket_close_descriptors(message);
-        return false;
+        return knows_token && !is_own_user ? SENDER_OTHER_USER : SENDER_STRANGER;
     }
     message->token = hello.token;
     message->rank = hello.rank;
     message->subject = hello.subject;
-    return true;
+    return SENDER_RANK;
 }
 
 uncopy_status_t socket_receive(int listener, uint64_t token, int32_t timeout_ms,
@@ -165,9 +171,13 @@ uncopy_status_t socket_receive(int listener, uint64_t token, int32_t timeout_ms,
         if (connection < 0) {
             return status_fail(UNCOPY_ERROR_SYSTEM, "accept: %s", strerror(errno));
         }
-        bool is_ours = receive_on(connection, token, out_message);
+        sender_t sender = receive_on(connection, token, out_message);
         (void)close(connection);
-        if (is_ours) {
+        if (sender == SENDER_OTHER_USER) {
+            return status_fail(UNCOPY_ERROR_APART, "a rank of another user than %u",
+                               (unsigned)geteuid());
+        }
+        if (sender == SENDER_RANK) {
             return UNCOPY_OK;
         }
     }

@@ -12,7 +12,7 @@
 
 enum { SOCKET_NAME_BYTES = 48, SOCKET_DESCRIPTORS = 2 };
 
-/* A listening socket with a random name. */
+/* A listening socket with a random name. Errors: UNCOPY_ERROR_APART (there are none here). */
 UNCOPY_MUST_CHECK uncopy_status_t socket_listen(char name[SOCKET_NAME_BYTES], int32_t num_peers,
                                                 int *out_listener);
 
@@ -27,7 +27,8 @@ typedef struct socket_message {
 
 UNCOPY_MUST_CHECK uncopy_status_t socket_send(const char *name, const socket_message_t *message);
 /* The next message whose token is right and whose sender is this user's; others are dropped. Waits
- * at most timeout_ms. Errors: UNCOPY_ERROR_TIMEOUT, UNCOPY_ERROR_SYSTEM. */
+ * at most timeout_ms. Errors: UNCOPY_ERROR_TIMEOUT, UNCOPY_ERROR_APART (another user's, with the
+ * right token), UNCOPY_ERROR_SYSTEM. */
 UNCOPY_MUST_CHECK uncopy_status_t socket_receive(int listener, uint64_t token, int32_t timeout_ms,
                                                  socket_message_t *out_message);
 void socket_close_descriptors(socket_message_t *message);

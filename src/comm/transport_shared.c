@@ -66,7 +66,8 @@ static uncopy_status_t make_memory(const char *name, size_t bytes, size_t alloca
     }
     int descriptor = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (descriptor < 0) {
-        return status_fail(UNCOPY_ERROR_MEMORY, "memfd_create: %s", strerror(errno));
+        return status_fail(errno == ENOMEM ? UNCOPY_ERROR_MEMORY : UNCOPY_ERROR_APART,
+                           "memfd_create: %s", strerror(errno));
     }
     int error = 0;
     if (ftruncate(descriptor, (off_t)bytes) != 0 ||
@@ -129,7 +130,7 @@ static uncopy_status_t make_own(transport_shared_t *shared, transport_card_t *ca
     segment->nonce = card->nonce;
     shared->own_process_descriptor = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if (shared->own_process_descriptor < 0) {
-        return status_fail(UNCOPY_ERROR_SYSTEM, "pidfd_open: %s", strerror(errno));
+        return status_fail(UNCOPY_ERROR_APART, "pidfd_open: %s", strerror(errno));
     }
     TRY(alive_start(&shared->guard, segment));
     shared->has_guard = true;
@@ -211,9 +212,8 @@ uncopy_status_t transport_shared_map(transport_shared_t *shared, uint64_t expect
         uncopy_status_t status = socket_receive(shared->listener, shared->cards[shared->rank].nonce,
                                                 RECEIVE_MS, &message);
         if (status != UNCOPY_OK) {
-            return status_fail(UNCOPY_ERROR_APART,
-                               "descriptors did not arrive (another user, or none at all): %s",
-                               strerror(ETIMEDOUT));
+            return status_fail(UNCOPY_ERROR_APART, "rank %d got no memory of a peer: %s",
+                               shared->rank, uncopy_last_message());
         }
         bool is_expected = message.subject == SUBJECT_SEGMENT && message.rank >= 0 &&
                            message.rank < shared->size &&

@@ -1,0 +1,207 @@
+/* Where ranks cannot share memory, making a communicator fails on every rank with the cause, and in
+ * time: another user, another network namespace, no memfd, options that differ, a rank that does
+ * not come. Where they can although process ids differ, it works. */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "checks.h"
+#include "comm/wait.h"
+#include "ranks.h"
+
+/* The ranks' store: keys in memory that the test shares with them, whoever they become. */
+enum { NUM_KEYS = 32, VALUE_BYTES = 1024 };
+
+typedef struct entry {
+    _Atomic bool is_set;
+    char key[64];
+    size_t size;
+    char value[VALUE_BYTES];
+} entry_t;
+
+typedef struct shelf {
+    _Atomic int32_t num_entries;
+    entry_t entries[NUM_KEYS];
+} shelf_t;
+
+static uncopy_status_t set(void *self, const char *key, const void *value, size_t size)
+{
+    shelf_t *shelf = self;
+    entry_t *entry = &shelf->entries[atomic_fetch_add(&shelf->num_entries, 1)];
+    (void)snprintf(entry->key, sizeof(entry->key), "%s", key);
+    memcpy(entry->value, value, size < VALUE_BYTES ? size : VALUE_BYTES);
+    entry->size = size;
+    atomic_store(&entry->is_set, true);
+    return UNCOPY_OK;
+}
+
+static uncopy_status_t get(void *self, const char *key, int64_t timeout_ns, void *value,
+                           size_t capacity, size_t *out_size)
+{
+    shelf_t *shelf = self;
+    for (int64_t end_ns = wait_now_ns() + timeout_ns; wait_now_ns() < end_ns;) {
+        for (int32_t i = 0; i < NUM_KEYS; i++) {
+            const entry_t *entry = &shelf->entries[i];
+            if (atomic_load(&entry->is_set) && strcmp(entry->key, key) == 0) {
+                memcpy(value, entry->value, entry->size < capacity ? entry->size : capacity);
+                *out_size = entry->size;
+                return UNCOPY_OK;
+            }
+        }
+        (void)sched_yield();
+    }
+    return UNCOPY_ERROR_TIMEOUT;
+}
+
+typedef struct scene {
+    bool (*prepare)(void); /* on rank 1; false: this machine does not allow it */
+    uncopy_status_t expected;
+    const char *words; /* in the message of every rank */
+    int64_t chunk_bytes_of_1;
+    shelf_t *shelf;
+} scene_t;
+
+enum { EXIT_SKIPPED = 77 };
+
+static void make_it(int32_t rank, void *argument)
+{
+    const scene_t *scene = argument;
+    if (rank == 1 && scene->prepare != NULL && !scene->prepare()) {
+        _exit(EXIT_SKIPPED);
+    }
+    uncopy_comm_store_t store = {scene->shelf, set, get};
+    uncopy_comm_options_t options = {.name = "apart",
+                                     .rank = rank,
+                                     .size = 3,
+                                     .timeout_ns = 1000000000,
+                                     .store = &store,
+                                     .chunk_bytes = rank == 1 ? scene->chunk_bytes_of_1 : 0};
+    uncopy_comm_t *comm = NULL;
+    CHECK_STATUS(uncopy_comm_create(NULL, &options, &comm), scene->expected);
+    if (scene->expected != UNCOPY_OK) {
+        CHECK(comm == NULL);
+        CHECK_HOLDS(uncopy_last_message(), scene->words);
+        return;
+    }
+    if (comm != NULL) {
+        CHECK_OK(uncopy_comm_barrier(comm, NULL));
+        CHECK(uncopy_comm_is_alive(comm, 2));
+        CHECK_OK(uncopy_comm_barrier(comm, NULL));
+    }
+    uncopy_comm_release(comm);
+}
+
+static void play(const char *title, scene_t scene)
+{
+    scene.shelf =
+        mmap(NULL, sizeof(*scene.shelf), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ranks_t ranks;
+    int32_t codes[UNCOPY_COMM_MAX_SIZE];
+    ranks_start_bare(&ranks, 3, make_it, &scene);
+    (void)ranks_wait(&ranks, codes);
+    (void)munmap(scene.shelf, sizeof(*scene.shelf));
+    if (codes[1] == EXIT_SKIPPED) {
+        printf("skipped, this user may not: %s\n", title);
+        return;
+    }
+    for (int32_t p = 0; p < 3; p++) {
+        if (!CHECK_EQUAL_I64(codes[p], 0)) {
+            printf("    %s, rank %d\n", title, p);
+        }
+    }
+}
+
+static bool become_another_user(void)
+{
+    return setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0;
+}
+
+static bool enter_a_network_namespace(void)
+{
+    return unshare(CLONE_NEWNET) == 0;
+}
+
+/* The rank goes on as the first process of a namespace of process ids; the one that was started
+ * waits for it. */
+static bool enter_a_process_namespace(void)
+{
+    if (unshare(CLONE_NEWPID) != 0) {
+        return false;
+    }
+    (void)fflush(NULL);
+    pid_t child = fork();
+    if (child > 0) {
+        int status = 0;
+        (void)waitpid(child, &status, 0);
+        _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+    }
+    return child == 0;
+}
+
+/* Number number of the system calls fails with ENOSYS. */
+static bool forbid(uint32_t number)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static bool forbid_memfd(void)
+{
+    return forbid(SYS_memfd_create);
+}
+
+static bool forbid_sockets(void)
+{
+    return forbid(SYS_socket);
+}
+
+static bool forbid_reads(void)
+{
+    return forbid(SYS_process_vm_readv);
+}
+
+static bool do_not_come(void)
+{
+    _exit(0);
+}
+
+int main(void)
+{
+    play("another user", (scene_t){.prepare = become_another_user,
+                                   .expected = UNCOPY_ERROR_APART,
+                                   .words = "another user"});
+    play("another network namespace", (scene_t){.prepare = enter_a_network_namespace,
+                                                .expected = UNCOPY_ERROR_APART,
+                                                .words = "does not reach rank 1"});
+    play("another process namespace",
+         (scene_t){.prepare = enter_a_process_namespace, .expected = UNCOPY_OK});
+    play("no memfd", (scene_t){.prepare = forbid_memfd,
+                               .expected = UNCOPY_ERROR_APART,
+                               .words = "rank 1: memfd_create"});
+    play("no sockets", (scene_t){.prepare = forbid_sockets,
+                                 .expected = UNCOPY_ERROR_APART,
+                                 .words = "rank 1: an abstract unix socket"});
+    play("no process_vm_readv", (scene_t){.prepare = forbid_reads, .expected = UNCOPY_OK});
+    play("options that differ", (scene_t){.chunk_bytes_of_1 = 8192,
+                                          .expected = UNCOPY_ERROR_ARGUMENT,
+                                          .words = "chunk_bytes 8192"});
+    scene_t absent = {.prepare = do_not_come, .expected = UNCOPY_ERROR_TIMEOUT};
+    absent.words = "rank 1 of communicator \"apart\" did not come";
+    play("a rank that does not come", absent);
+    return checks_finish("comm_apart");
+}

@@ -140,6 +140,7 @@ uncopy_status_t comm_begin(comm_t *comm, const comm_signature_t *signature,
     /* relaxed: one writer, under lock */
     uint32_t sequence = atomic_load_explicit(&comm->sequence, memory_order_relaxed);
     atomic_store_explicit(&comm->sequence, sequence + 1, memory_order_relaxed);
+    atomic_store_explicit(&comm->is_running, true, memory_order_relaxed);
     comm->first_step = comm->step + 1;
     comm->past_caches = false;
     comm->reuse = call != NULL ? call->reuse : UNCOPY_COMM_REUSE_SOON;
@@ -164,6 +165,7 @@ uncopy_status_t comm_end(comm_t *comm, uncopy_status_t status)
     if (status == UNCOPY_OK) {
         status = fault_state_of_call(comm);
     }
+    atomic_store_explicit(&comm->is_running, false, memory_order_relaxed);
     comm_count(&comm->counters.calls, 1);
     comm_count(&comm->counters.steps, comm->step + 1 - comm->first_step);
     if (comm->waiter.waited_ns != 0) {

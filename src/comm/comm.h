@@ -79,6 +79,7 @@ struct comm {
     uint32_t step;             /* last posted */
     uint32_t first_step;       /* of the running collective */
     _Atomic uint32_t sequence; /* of the running or last collective; fault_break reads it */
+    atomic_bool is_running;    /* a collective; likewise */
     comm_signature_t signature;
     comm_deadline_t deadline;
     waiter_t waiter;

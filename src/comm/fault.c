@@ -1,6 +1,7 @@
 /* Breaking a communicator: see fault.h. */
 #include "comm/fault.h"
 
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +43,13 @@ static uncopy_status_t code_for_peers(uncopy_status_t code)
     return code == UNCOPY_ERROR_PEER || code == UNCOPY_ERROR_MISMATCH ? code : UNCOPY_ERROR_ABORTED;
 }
 
+/* The collective that this rank is in, or its next one. relaxed: of this moment. */
+static uint32_t sequence_now(comm_t *comm)
+{
+    uint32_t sequence = atomic_load_explicit(&comm->sequence, memory_order_relaxed);
+    return sequence + !atomic_load_explicit(&comm->is_running, memory_order_relaxed);
+}
+
 uncopy_status_t fault_break(comm_t *comm, uncopy_status_t code, const char *format, ...)
 {
     char words[COMM_WORDS];
@@ -57,8 +65,7 @@ uncopy_status_t fault_break(comm_t *comm, uncopy_status_t code, const char *form
         (void)snprintf(for_peers, sizeof(for_peers), "rank %d aborted communicator \"%s\": %s",
                        comm->rank, comm->name, words);
     }
-    /* relaxed: of this moment */
-    uint32_t sequence = atomic_load_explicit(&comm->sequence, memory_order_relaxed);
+    uint32_t sequence = sequence_now(comm);
     write_record(&comm->segments[comm->rank]->abort, code, sequence, words);
     for (int32_t p = 0; p < comm->size; p++) {
         write_record(&comm->segments[p]->abort, peers_code, sequence, for_peers);
@@ -67,11 +74,24 @@ uncopy_status_t fault_break(comm_t *comm, uncopy_status_t code, const char *form
     return fault_state(comm);
 }
 
+/* A record that is being written is waited for, a moment: its writer may die. */
+static uint32_t settled_state(comm_abort_t *record)
+{
+    enum { MOST_NS = 20000000 };
+    /* acquire: pairs with write_record */
+    uint32_t state = atomic_load_explicit(&record->state, memory_order_acquire);
+    int64_t end_ns = state == BEING_WRITTEN ? wait_now_ns() + MOST_NS : 0;
+    while (state == BEING_WRITTEN && wait_now_ns() < end_ns) {
+        (void)sched_yield();
+        state = atomic_load_explicit(&record->state, memory_order_acquire);
+    }
+    return state;
+}
+
 uncopy_status_t fault_state(comm_t *comm)
 {
     comm_abort_t *record = &comm->segments[comm->rank]->abort;
-    /* acquire: pairs with write_record */
-    uint32_t state = atomic_load_explicit(&record->state, memory_order_acquire);
+    uint32_t state = settled_state(record);
     if (state == EMPTY) {
         return UNCOPY_OK;
     }

@@ -341,6 +341,10 @@ static uncopy_status_t read_peer(void *self, int32_t rank, uint64_t address, voi
         ssize_t count = process_vm_readv(shared->cards[rank].process, &here, 1, &there, 1, 0);
         if (count <= 0) {
             int error = errno;
+            if (count < 0 && error == ESRCH) {
+                /* release: as in alive_is_dead, which may still be a moment behind */
+                atomic_store_explicit(&shared->segments[rank]->dead, 1, memory_order_release);
+            }
             return status_fail(error == ESRCH ? UNCOPY_ERROR_PEER : UNCOPY_ERROR_SYSTEM,
                                "reading %zu bytes of rank %d (process %d): %s", bytes, rank,
                                shared->cards[rank].process,

@@ -76,8 +76,9 @@ typedef struct uncopy_counts {
     int64_t moves, bytes_moved;
     int64_t copies, bytes_copied;
     int64_t externs;
-    int64_t collectives_host;
-    int64_t bytes_allocated; /* outputs, arenas, scratch and results of host calls */
+    int64_t collectives, bytes_staged; /* on communicators of comm.h */
+    int64_t collectives_host;          /* started by the host */
+    int64_t bytes_allocated;           /* outputs, arenas, scratch and results of host calls */
 } uncopy_counts_t;
 
 UNCOPY_API void uncopy_function_counts(uncopy_function_t *function, uncopy_counts_t *out_counts);

@@ -14,6 +14,7 @@
 
 #include <stdint.h>
 
+#include "uncopy/comm.h"
 #include "uncopy/program.h"
 
 #ifdef __cplusplus
@@ -120,6 +121,11 @@ typedef struct uncopy_host {
                             const uncopy_bound_t *destination, const uncopy_bound_t *source);
     uncopy_status_t (*fill)(void *self, uncopy_frame_t *frame, void *call_data,
                             const uncopy_bound_t *destination, const uncopy_operand_t *number);
+    /* The communicator (comm.h) of this process that serves a group, retained, or NULL: then the
+     * entry collective does. A run calls it itself, in its own thread, and releases it. */
+    uncopy_comm_t *(*find_comm)(void *self, void *call_data, const char *group_name);
+    /* Asked while a run waits for peers: non-zero ends the wait with UNCOPY_ERROR_INTERRUPTED. */
+    int (*is_interrupted)(void *self, void *call_data);
     /* Starts a collective; complete only after fence of the same work. */
     uncopy_status_t (*collective)(void *self, uncopy_frame_t *frame, void *call_data,
                                   const uncopy_collective_t *collective);

@@ -28,15 +28,21 @@ static PyObject *exception_type(uncopy_status_t status)
     case UNCOPY_ERROR_ABORTED:
     case UNCOPY_ERROR_MISMATCH:
     case UNCOPY_ERROR_INTERRUPTED:
-    case UNCOPY_ERROR_APART:
     case UNCOPY_ERROR_SYSTEM:
         break;
+    case UNCOPY_ERROR_APART:
+        return PyExc_ConnectionError; /* the group takes another engine */
     }
     return PyExc_RuntimeError;
 }
 
+PyObject *error_raise_words(uncopy_status_t status, const char *words)
+{
+    PyErr_SetString(exception_type(status), words);
+    return NULL;
+}
+
 PyObject *error_raise(uncopy_status_t status)
 {
-    PyErr_SetString(exception_type(status), uncopy_last_message());
-    return NULL;
+    return error_raise_words(status, uncopy_last_message());
 }

@@ -51,7 +51,7 @@ static plan_facts_t *facts_create(function_object_t *self, const uncopy_plan_t *
     uncopy_plan_counts_t counts;
     uncopy_plan_count(plan, &counts);
     facts->plan = plan;
-    facts->is_long = counts.cost_ns > LONG_RUN_NS;
+    facts->is_long = counts.cost_ns > LONG_RUN_NS || counts.collectives > 0;
     facts->next = self->facts;
     self->facts = facts;
     /* Retaining changes a count, not the plan: its address must not come to be another plan's. */
@@ -649,11 +649,12 @@ static int function_fill(function_object_t *self, PyObject *program, PyObject *o
 
 static PyObject *function_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"program", "options", "recipes", "outputs", NULL};
+    static char *names[] = {"program", "options", "recipes", "outputs", "uses_engine", NULL};
     PyObject *program, *options, *recipes, *outputs;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O!OO:Function", names,
+    int uses_engine = 1;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O!OO|p:Function", names,
                                      core.program_type, &program, &PyDict_Type, &options, &recipes,
-                                     &outputs)) {
+                                     &outputs, &uses_engine)) {
         return NULL;
     }
     if (!core.is_initialized) {
@@ -664,6 +665,7 @@ static PyObject *function_new(PyTypeObject *type, PyObject *arguments, PyObject 
     if (self == NULL) {
         return NULL;
     }
+    self->uses_engine = uses_engine != 0;
     if (function_fill(self, program, options, recipes, outputs) != 0) {
         Py_DECREF(self);
         return NULL;
@@ -765,14 +767,15 @@ static PyObject *function_counts(PyObject *object, PyObject *unused)
     uncopy_counts_t counts;
     uncopy_function_counts(self->function, &counts);
     return Py_BuildValue(
-        "{sLsLsLsLsLsLsLsLsLsLsLsL}", "calls", (long long)counts.calls, "plans",
+        "{sLsLsLsLsLsLsLsLsLsLsLsLsLsL}", "calls", (long long)counts.calls, "plans",
         (long long)counts.plans, "replans", (long long)counts.replans, "moves",
         (long long)counts.moves, "bytes_moved", (long long)counts.bytes_moved, "copies",
         (long long)(counts.copies + self->layout_copies), "bytes_copied",
         (long long)(counts.bytes_copied + self->layout_bytes), "externs", (long long)counts.externs,
-        "collectives_host", (long long)counts.collectives_host, "bytes_allocated",
-        (long long)counts.bytes_allocated, "layout_copies", (long long)self->layout_copies,
-        "layout_bytes", (long long)self->layout_bytes);
+        "collectives", (long long)counts.collectives, "bytes_staged",
+        (long long)counts.bytes_staged, "collectives_host", (long long)counts.collectives_host,
+        "bytes_allocated", (long long)counts.bytes_allocated, "layout_copies",
+        (long long)self->layout_copies, "layout_bytes", (long long)self->layout_bytes);
 }
 
 static PyObject *function_reset_counts(PyObject *object, PyObject *unused)

@@ -519,6 +519,8 @@ uncopy_host_t host_table(function_object_t *function)
         .matmul = matmul,
         .copy = copy,
         .fill = fill,
+        .find_comm = host_find_comm,
+        .is_interrupted = host_is_interrupted,
         .collective = host_enter_collective,
         .fence = host_enter_fence,
         .end = end,

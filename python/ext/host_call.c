@@ -3,6 +3,7 @@
  *
  * A result in another layout than planned is copied into the planned one and counted; other sizes,
  * another dtype, or an alias that is none are errors. */
+#include "exchange.h"
 #include "host_internal.h"
 
 #include <stdlib.h>
@@ -473,6 +474,42 @@ static int start_collective(host_call_t *call, uncopy_frame_t *frame,
     return 0;
 }
 
+/* Whether a wait must end; the exception is kept for after the run. */
+static bool has_signal(void *data)
+{
+    host_call_t *call = data;
+    bool was_given;
+    host_take_gil(call, &was_given);
+    bool is_raised = PyErr_CheckSignals() != 0;
+    if (is_raised) {
+        (void)host_keep_error(call);
+    }
+    host_give_gil(call, was_given);
+    return is_raised;
+}
+
+int host_is_interrupted(void *self, void *call_data)
+{
+    (void)self;
+    return has_signal(call_data);
+}
+
+/* Collectives that were started outside the plan come first: all ranks call them in that order. */
+uncopy_comm_t *host_find_comm(void *self, void *call_data, const char *group_name)
+{
+    (void)self;
+    host_call_t *call = call_data;
+    exchange_station_t *station = call->function->uses_engine ? exchange_find(group_name) : NULL;
+    uncopy_comm_t *comm = NULL;
+    if (station != NULL && exchange_drain(station, has_signal, call)) {
+        call->has_acted = true;
+        comm = exchange_comm(station);
+        uncopy_comm_retain(comm);
+    }
+    exchange_station_release(station);
+    return comm;
+}
+
 uncopy_status_t host_enter_collective(void *self, uncopy_frame_t *frame, void *call_data,
                                       const uncopy_collective_t *collective)
 {
@@ -485,7 +522,8 @@ uncopy_status_t host_enter_collective(void *self, uncopy_frame_t *frame, void *c
         host_note_write(call, collective->destination);
     }
     uncopy_status_t status = UNCOPY_OK;
-    if (start_collective(call, frame, collective) != 0) {
+    bool is_interrupted = call->error_type != NULL; /* while its communicator was looked for */
+    if (is_interrupted || start_collective(call, frame, collective) != 0) {
         host_note_collective(collective);
         status = host_keep_error(call);
     }

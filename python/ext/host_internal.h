@@ -52,6 +52,8 @@ uncopy_status_t host_enter_call(void *self, uncopy_frame_t *frame, void *call_da
                                 const uncopy_call_t *operation);
 uncopy_status_t host_enter_collective(void *self, uncopy_frame_t *frame, void *call_data,
                                       const uncopy_collective_t *collective);
+uncopy_comm_t *host_find_comm(void *self, void *call_data, const char *group_name);
+int host_is_interrupted(void *self, void *call_data);
 uncopy_status_t host_enter_fence(void *self, uncopy_frame_t *frame, void *call_data, uint32_t work);
 
 /* Adds to the exception that is set where it arose: operation, operands, source line. */

@@ -1,6 +1,8 @@
 /* The module uncopy._core: its functions, its constants, and the state that the other files use. */
+#include <stdio.h>
 #include <string.h>
 
+#include "comm.h"
 #include "error.h"
 #include "object.h"
 
@@ -227,6 +229,21 @@ static PyObject *operation_attributes(PyObject *module, PyObject *name)
     return PyUnicode_FromString(attributes);
 }
 
+static PyObject *comm_reduces(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 2) {
+        return PyErr_Format(PyExc_TypeError, "comm_reduces takes 2 arguments, not %zd", count);
+    }
+    long dtype = PyLong_AsLong(arguments[0]);
+    long reduction = PyLong_AsLong(arguments[1]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    return PyBool_FromLong(
+        uncopy_comm_reduces((uncopy_dtype_t)dtype, (uncopy_reduction_t)reduction));
+}
+
 static PyObject *from_blob(PyObject *module, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"address", "sizes", "strides", "dtype", "owner", NULL};
@@ -280,6 +297,8 @@ static PyMethodDef module_methods[] = {
      "Whether a row takes these dtypes."},
     {"operation_num_reads", operation_num_reads, METH_O, "Number of operands that a row reads."},
     {"operation_attributes", operation_attributes, METH_O, "Names and defaults of attributes."},
+    {"comm_reduces", (PyCFunction)(void (*)(void))comm_reduces, METH_FASTCALL,
+     "Whether the engine of collectives reduces a dtype's number by a reduction's."},
     {"from_blob", WITH_KEYWORDS(from_blob), METH_VARARGS | METH_KEYWORDS,
      "A tensor over bytes the caller owns."},
     {NULL, NULL, 0, NULL},
@@ -304,14 +323,41 @@ static int add_types(PyObject *module)
                    add_type(module, "Output", &core.output_type, output_type_create()) ||
                    add_type(module, "Plan", &core.plan_type, plan_type_create()) ||
                    add_type(module, "Function", &core.function_type, function_type_create()) ||
-                   add_type(module, "Bound", &core.bound_type, bound_type_create())
+                   add_type(module, "Bound", &core.bound_type, bound_type_create()) ||
+                   add_type(module, "Communicator", &core.communicator_type,
+                            communicator_type_create()) ||
+                   add_type(module, "Job", &core.job_type, job_type_create()) ||
+                   add_type(module, "Window", &core.window_type, window_type_create())
                ? -1
                : 0;
 }
 
+/* Numbers of the collectives, as COMM_ALL_GATHER, and of the reductions, as REDUCE_SUM. */
+static int add_comm_constants(PyObject *module)
+{
+    for (int kind = 0; kind < EXCHANGE_NUM_KINDS; kind++) {
+        char name[64];
+        (void)snprintf(name, sizeof(name), "COMM_%s", exchange_kind_name((exchange_kind_t)kind));
+        for (char *letter = name; *letter != '\0'; letter++) {
+            *letter = (char)Py_TOUPPER(*letter);
+        }
+        if (PyModule_AddIntConstant(module, name, kind) != 0) {
+            return -1;
+        }
+    }
+#define REDUCTION(name, value, text)                                    \
+    if (PyModule_AddIntConstant(module, "REDUCE_" #name, value) != 0) { \
+        return -1;                                                      \
+    }
+#include "uncopy/reduction.def"
+#undef REDUCTION
+    return 0;
+}
+
 static int add_constants(PyObject *module)
 {
-    return PyModule_AddStringConstant(module, "VERSION", uncopy_version()) ||
+    return add_comm_constants(module) ||
+                   PyModule_AddStringConstant(module, "VERSION", uncopy_version()) ||
                    PyModule_AddIntConstant(module, "EFFECT_AUDITED", UNCOPY_EFFECT_AUDITED) ||
                    PyModule_AddIntConstant(module, "EFFECT_RAISES", UNCOPY_EFFECT_RAISES) ||
                    PyModule_AddIntConstant(module, "EFFECT_RANDOM", UNCOPY_EFFECT_RANDOM) ||

@@ -61,7 +61,8 @@ typedef struct output_object {
 /* What running a plan needs to know of it, kept by the function. */
 typedef struct plan_facts {
     const uncopy_plan_t *plan; /* retained */
-    bool is_long;              /* its native instructions are worth giving up the GIL */
+    /* its native instructions are worth giving up the GIL, or it may wait for peers */
+    bool is_long;
     struct plan_facts *next;
 } plan_facts_t;
 
@@ -75,6 +76,7 @@ typedef struct function_object {
     size_t num_arguments;
     size_t num_program_outputs;
     int num_threads;       /* of PyTorch when it was made, for the slow route */
+    bool uses_engine;      /* collectives may run on communicators, else all by their recipes */
     plan_facts_t *facts;   /* the plan of the last run first */
     int64_t layout_copies; /* results of host calls that came in another layout than planned */
     int64_t layout_bytes;

@@ -93,6 +93,9 @@ typedef struct core_state {
     PyTypeObject *plan_type;
     PyTypeObject *function_type;
     PyTypeObject *bound_type;
+    PyTypeObject *communicator_type;
+    PyTypeObject *job_type;
+    PyTypeObject *window_type;
     PyTypeObject *bytes_type; /* buffer over a caller's memory, for the slow route of from_blob */
 } core_state_t;
 

@@ -200,6 +200,9 @@ class Function:
     ints for arguments that are i64 without dims; others raise TypeError with the argument's number.
     Mutated arguments' version counters are increased, on the error exit too. The host's operations
     run with grad mode off, results are made in the caller's mode. Any thread may call it.
+    uses_engine:
+    collectives of groups that a Communicator was published for run on it, in C; else all go through
+    their recipes.
     """
 
     def __init__(
@@ -208,6 +211,7 @@ class Function:
         options: dict[str, Any],
         recipes: Sequence[Recipe],
         outputs: Sequence[Output],
+        uses_engine: bool = True,
     ) -> None: ...
     def __call__(self, *tensors: torch.Tensor | int) -> tuple[Any, ...]: ...
     def plan(self, *tensors: torch.Tensor | int) -> Plan:
@@ -254,3 +258,98 @@ def from_blob(
     address: int, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype, owner: Any
 ) -> torch.Tensor:
     """A tensor over bytes the caller owns; owner is kept alive as long as the tensor's storage."""
+
+def comm_reduces(dtype: int, reduction: int) -> bool:
+    """Whether the engine of collectives reduces the dtype of that number by that reduction."""
+
+@final
+class Communicator:
+    """Ranks of one host that exchange tensors over shared memory (include/uncopy/comm.h).
+
+    Made together with the other ranks: set(key, bytes) and get(key, seconds) are their store.
+    Raises ConnectionError where ranks share no memory, RuntimeError for a rank that does not come.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rank: int,
+        size: int,
+        timeout: float,
+        set: Callable[[str, bytes], Any],
+        get: Callable[[str, float], bytes],
+    ) -> None: ...
+    def start(
+        self,
+        kind: int,
+        destinations: Sequence[torch.Tensor],
+        sources: Sequence[torch.Tensor],
+        reduction: int = 0,
+        peer: int = 0,
+        timeout: float = 0.0,
+        is_async: bool = False,
+        tag: int = 0,
+    ) -> Job:
+        """Starts a collective or transfer (COMM_...) of contiguous CPU tensors, which are kept
+        until it is done. Not async: it is done when this returns, or waits behind those in flight.
+        Raises ValueError for tensors that do not fit.
+        """
+
+    def window(self, bytes: int) -> Window:
+        """Memory that every rank reads where it lies; a collective."""
+
+    def publish(self, group_name: str) -> None:
+        """Lets plans find the communicator by the name of its group."""
+
+    def close(self) -> None: ...
+    def abort(self, reason: str) -> None: ...
+    def set_timeout(self, seconds: float) -> None: ...
+    def is_alive(self, rank: int) -> bool: ...
+    def state(self) -> str | None:
+        """What broke it, None while it is whole."""
+
+    def counts(self) -> dict[str, int]: ...
+
+@final
+class Job:
+    """One call of a communicator."""
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Raises the call's error; RuntimeError where it is not done in time."""
+
+    def is_done(self) -> bool: ...
+    def error(self) -> Exception | None: ...
+    def on_done(self, callback: Callable[[], Any]) -> None:
+        """Calls callback when the call has ended, at once if it has."""
+
+@final
+class Window:
+    """Memory of this rank that the peers read where it lies; gone with the object."""
+
+    address: int
+    bytes: int
+
+COMM_BARRIER: int
+COMM_ALL_GATHER: int
+COMM_ALL_GATHER_BLOCKS: int
+COMM_ALL_GATHER_SEGMENTS: int
+COMM_REDUCE_SCATTER: int
+COMM_REDUCE_SCATTER_BLOCKS: int
+COMM_REDUCE_SCATTER_SEGMENTS: int
+COMM_ALL_REDUCE: int
+COMM_REDUCE: int
+COMM_BROADCAST: int
+COMM_GATHER: int
+COMM_SCATTER: int
+COMM_ALL_TO_ALL: int
+COMM_ALL_TO_ALL_BLOCKS: int
+COMM_SEND: int
+COMM_RECEIVE: int
+REDUCE_SUM: int
+REDUCE_PRODUCT: int
+REDUCE_MIN: int
+REDUCE_MAX: int
+REDUCE_AVG: int
+REDUCE_BAND: int
+REDUCE_BOR: int
+REDUCE_BXOR: int

@@ -106,8 +106,10 @@ class Prepared:
             compiled = Compiled(self.name, self.options, fallback=self.fallback)
             return self._registered(Fallback(self.run, compiled), compiled)
         imported = self.imported
+        # Verification records what collectives give, which it sees where they go through recipes.
+        uses_engine = self.player is None and self.options.kernels != "extern"
         function = _core.Function(
-            imported.program, self.options.core(), imported.recipes, imported.outputs
+            imported.program, self.options.core(), imported.recipes, imported.outputs, uses_engine
         )
         compiled = Compiled(self.name, self.options, function=function)
         run: Handle = function

@@ -154,7 +154,7 @@ class Collectives:
             node,
             [source],
             [destination],
-            attributes={"root": float(root)} if row == "broadcast" else None,
+            attributes=_attributes(row, root, reduce),
             group=number,
             target=str(node.target),
             host_id=len(self.recipes) - 1,
@@ -214,6 +214,14 @@ class Collectives:
         fresh = self.builder.storage(f"{node.name}_source", source.layout.row_major)
         self.builder.move(node, source, fresh)
         return fresh
+
+
+def _attributes(row: str, root: int, reduce: str | None) -> dict[str, float] | None:
+    if row == "broadcast":
+        return {"root": float(root)}
+    if reduce is not None:
+        return {"reduction": float(getattr(_core, f"REDUCE_{reduce.upper()}"))}
+    return None
 
 
 def _is_even(arguments: dict[str, Any], size: int) -> bool:

@@ -103,7 +103,10 @@ static void add_runs(uncopy_plan_t *plan, uncopy_counts_t *counts)
     counts->copies += runs * once->copies;
     counts->bytes_copied += runs * once->bytes_copied;
     counts->externs += runs * once->externs;
-    counts->collectives_host += runs * once->collectives;
+    int64_t ours = atomic_load_explicit(&plan->num_collectives, memory_order_relaxed);
+    counts->collectives += ours;
+    counts->collectives_host += runs * once->collectives - ours;
+    counts->bytes_staged += atomic_load_explicit(&plan->bytes_staged, memory_order_relaxed);
     counts->bytes_allocated += runs * (plan->output_bytes + once->made_bytes) +
                                atomic_load_explicit(&plan->arena_grown_bytes, memory_order_relaxed);
 }
@@ -317,6 +320,8 @@ void uncopy_function_reset_counts(uncopy_function_t *function)
     for (size_t i = 0; i < function->num_plans; i++) {
         atomic_store_explicit(&function->plans[i]->runs, 0, memory_order_relaxed);
         atomic_store_explicit(&function->plans[i]->arena_grown_bytes, 0, memory_order_relaxed);
+        atomic_store_explicit(&function->plans[i]->num_collectives, 0, memory_order_relaxed);
+        atomic_store_explicit(&function->plans[i]->bytes_staged, 0, memory_order_relaxed);
     }
     (void)pthread_mutex_unlock(&function->table_lock);
     atomic_store_explicit(&function->calls, 0, memory_order_relaxed);

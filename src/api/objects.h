@@ -40,6 +40,8 @@ struct uncopy_plan {
     int64_t output_bytes;
     atomic_llong runs;              /* since counts were reset */
     atomic_llong arena_grown_bytes; /* likewise */
+    atomic_llong num_collectives;   /* likewise, on communicators of ours */
+    atomic_llong bytes_staged;      /* likewise */
     _Atomic(uncopy_frame_t *) frames[PLAN_FRAME_SLOTS];
 };
 
@@ -55,6 +57,11 @@ UNCOPY_MUST_CHECK uncopy_status_t plan_object_create(
 UNCOPY_MUST_CHECK uncopy_status_t plan_object_take_frame(uncopy_plan_t *plan,
                                                          uncopy_frame_t **out_frame);
 void plan_object_give_frame(uncopy_plan_t *plan, uncopy_frame_t *frame);
+
+/* A collective of a plan on a communicator of ours: run_collective_t. */
+uncopy_status_t collective_run(const uncopy_host_t *host, void *call_data, opcode_t opcode,
+                               const uncopy_collective_t *collective, run_served_t *served,
+                               bool *out_is_served);
 
 /* Words a failed fact with the arguments' names. */
 uncopy_status_t plan_object_fail_facts(const uncopy_plan_t *plan, uncopy_status_t code,

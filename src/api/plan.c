@@ -56,7 +56,8 @@ static uncopy_status_t bind_kernels(uncopy_plan_t *object, int num_threads)
                                       .allocator = &object->context->allocator,
                                       .pool = object->context->pool,
                                       .num_threads = num_threads,
-                                      .shared_ns = shared_ns};
+                                      .shared_ns = shared_ns,
+                                      .collective = collective_run};
     return UNCOPY_OK;
 }
 
@@ -181,6 +182,13 @@ void plan_object_give_frame(uncopy_plan_t *plan, uncopy_frame_t *frame)
         atomic_fetch_add_explicit(&plan->arena_grown_bytes, frame->arena_grown_bytes,
                                   memory_order_relaxed);
         frame->arena_grown_bytes = 0;
+    }
+    if (frame->served.num_collectives != 0) {
+        atomic_fetch_add_explicit(&plan->num_collectives, frame->served.num_collectives,
+                                  memory_order_relaxed);
+        atomic_fetch_add_explicit(&plan->bytes_staged, frame->served.bytes_staged,
+                                  memory_order_relaxed);
+        frame->served = (run_served_t){0};
     }
     for (int i = 0; i < PLAN_FRAME_SLOTS; i++) {
         uncopy_frame_t *empty = NULL;

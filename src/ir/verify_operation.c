@@ -147,6 +147,13 @@ static uncopy_status_t check_constants(const verifier_t *verifier, const ir_oper
     return UNCOPY_OK;
 }
 
+enum {
+#define REDUCTION(name, value, text) REDUCTION_NUMBER_##name,
+#include "uncopy/reduction.def"
+#undef REDUCTION
+    NUM_REDUCTIONS
+};
+
 /* v13 */
 static uncopy_status_t check_attributes(const verifier_t *verifier, const ir_operation_t *operation)
 {
@@ -168,6 +175,11 @@ static uncopy_status_t check_attributes(const verifier_t *verifier, const ir_ope
           floor(root) == root)) {
         return verify_fail(verifier, "v13", "root %g is no rank of a group of %d", root,
                            verifier->program->groups[operation->group].size);
+    }
+    bool is_reducing =
+        operation->opcode == OPCODE_ALL_REDUCE || operation->opcode == OPCODE_REDUCE_SCATTER;
+    if (is_reducing && !(root >= 0 && root < NUM_REDUCTIONS && floor(root) == root)) {
+        return verify_fail(verifier, "v13", "%g is no reduction", root);
     }
     return UNCOPY_OK;
 }

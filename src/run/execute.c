@@ -259,7 +259,29 @@ static uncopy_status_t run_collective(walk_t *walk, const plan_instruction_t *at
                                       .work = at->work,
                                       .file = at->file,
                                       .line = at->line};
+    const run_binding_t *binding = walk->frame->binding;
+    bool *is_served = &walk->frame->is_served[at->work];
+    *is_served = false;
+    if (binding->collective != NULL && walk->host->find_comm != NULL) {
+        TRY(binding->collective(walk->host, walk->call_data, at->opcode, &collective,
+                                &walk->frame->served, is_served));
+    }
+    if (*is_served) {
+        return UNCOPY_OK;
+    }
+    if (walk->host->collective == NULL) {
+        return status_fail(UNCOPY_ERROR_GROUP, "no communicator serves the group \"%s\"",
+                           group->name);
+    }
     return walk->host->collective(walk->host->self, walk->frame, walk->call_data, &collective);
+}
+
+static uncopy_status_t run_fence(walk_t *walk, const plan_instruction_t *at)
+{
+    if (walk->frame->is_served[at->work]) {
+        return UNCOPY_OK; /* it was complete when it returned */
+    }
+    return walk->host->fence(walk->host->self, walk->frame, walk->call_data, at->work);
 }
 
 static uncopy_status_t run_instruction(walk_t *walk, const plan_instruction_t *at,
@@ -288,7 +310,7 @@ static uncopy_status_t run_instruction(walk_t *walk, const plan_instruction_t *a
     case PLAN_COLLECTIVE:
         return run_collective(walk, at);
     case PLAN_FENCE:
-        return host->fence(host->self, walk->frame, walk->call_data, at->work);
+        return run_fence(walk, at);
     }
     return status_fail(UNCOPY_ERROR_PROGRAM, "a plan holds an instruction of no kind");
 }
@@ -305,9 +327,9 @@ static const char *missing_entry(const walk_t *walk, const plan_instruction_t *a
     case PLAN_HOST_FILL:
         return host->fill == NULL ? "fill" : NULL;
     case PLAN_COLLECTIVE:
-        return host->collective == NULL ? "collective" : NULL;
+        return host->collective == NULL && host->find_comm == NULL ? "collective" : NULL;
     case PLAN_FENCE:
-        return host->fence == NULL ? "fence" : NULL;
+        return host->fence == NULL && host->find_comm == NULL ? "fence" : NULL;
     case PLAN_MATMUL:
         return kernel->function == NULL && host->matmul == NULL ? "matmul" : NULL;
     case PLAN_KERNEL:

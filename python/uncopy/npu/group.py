@@ -4,8 +4,8 @@ A few functions let go of what names an NPU, which PyTorch takes for no group on
 """
 
 import functools
+import importlib
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -18,16 +18,17 @@ __all__ = ["install_group", "make_group"]
 _Function = Callable[..., Any]
 
 
-def make_group(store: dist.Store, rank: int, size: int, timeout: timedelta) -> Any:
+def make_group(options: Any, backend_options: Any = None) -> Any:
     """The engine behind "hccl": the one place that decides which."""
-    return dist.ProcessGroupGloo(store, rank, size, timeout)
+    make = importlib.import_module("uncopy.communication").create_group
+    return make(options, backend_options)
 
 
 def install_group() -> None:
     """Registers "hccl" for tensors on the CPU and on "npu", which are the same."""
     if not dist.is_available():
         return
-    dist.Backend.register_backend("hccl", make_group, devices=["cpu", "npu"])
+    dist.Backend.register_backend("hccl", make_group, extended_api=True, devices=["cpu", "npu"])
     dist.is_hccl_available = lambda: True
     for module in (dist, dist.distributed_c10d):
         module.init_process_group = _init_without_device(module.init_process_group)

@@ -347,9 +347,7 @@ bool matmul_is_gemv(const kernel_call_t *call)
 
 /* Own kernels win where the call is small against the host's fixed cost, and where few rows stream
  * a big right operand. Limits are of rows * columns * depth (products) and of columns * depth
- * (elements of the right operand), from the tables of docs/kernels.md. Those of few rows over a big
- * bf16 operand compare one thread with one: 0.95 of the host's time, and nothing is allocated for
- * them. */
+ * (elements of the right operand), from the tables of docs/kernels.md, one thread beside one. */
 bool matmul_prefers_host(const kernel_call_t *call)
 {
     enum { SMALL = 1 << 15, HALF_SMALL = 1 << 19, TRANSPOSED_SMALL = 1 << 17, BIG = 1 << 22 };
@@ -368,7 +366,7 @@ bool matmul_prefers_host(const kernel_call_t *call)
     }
     switch (product.dtype) {
     case UNCOPY_DTYPE_BF16:
-        if (is_streamed && (product.rows == 1 || elements >= BIG)) {
+        if (is_streamed && (product.rows <= 4 || elements >= BIG)) {
             return false;
         }
         return products > HALF_SMALL || (!is_streamed && elements > TRANSPOSED_SMALL);

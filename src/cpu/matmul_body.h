@@ -4,7 +4,9 @@
  * (a multiple of MATMUL_COLUMN_STEP). The sum is taken from zero in the order of k, fused where the
  * machine can, then added once: no tile size enters the bits. a has rows of MATMUL_DEPTH elements,
  * b rows b_stride bytes apart; two vectors of columns are held at a time, so a cache line of bf16
- * is read once. */
+ * is read once. Rows of b lie on pages of their own when b is big, too many for the processor to
+ * foresee: the rows that come next are fetched meanwhile, except for one row of a, where the
+ * fetches cost more than they bring. */
 #include "cpu/matmul.h"
 
 typedef float vector_f32 __attribute__((vector_size(TABLE_VECTOR_BYTES), aligned(4), may_alias));
@@ -71,6 +73,11 @@ INLINE vector_f32 get_bf16(const char *from)
             const char *at = b + j * (b_bytes);                                                  \
             for (int64_t k = 0; k < depth; k++, at += b_stride) {                                \
                 const V left = get(at), right = get(at + lanes * (b_bytes));                     \
+                if (rows > 1) {                                                                  \
+                    const char *next = at + MATMUL_SUM_DEPTH * b_stride;                         \
+                    __builtin_prefetch(next, 0, 3);                                              \
+                    __builtin_prefetch(next + lanes * (b_bytes), 0, 3);                          \
+                }                                                                                \
                 for (int i = 0; i < rows; i++) {                                                 \
                     const V factor = (V){0} + a[i * MATMUL_DEPTH + k];                           \
                     sums[i][0] = fused(factor, left, sums[i][0]);                                \

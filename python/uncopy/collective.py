@@ -5,6 +5,9 @@ In a run each calls the in-place method of the process group that the user has. 
 by its name on each call: one that was destroyed is an error, one of another size or rank too.
 """
 
+import atexit
+import functools
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +50,19 @@ def _reduce_operations() -> dict[str, Any]:
     }
 
 
+LET_GO_S = 0.02
+
+
+@functools.cache
+def _let_go_at_exit() -> None:
+    """Gives a group's own threads a moment before the interpreter ends.
+
+    A thread of Gloo lets go of a call's tensors after it has reported the call done. If it is the
+    last that holds one it takes the GIL, and in an interpreter that ends that is std::terminate.
+    """
+    atexit.register(time.sleep, LET_GO_S)
+
+
 def _resolve(name: str) -> Any:
     """The process group of that name. Raises RuntimeError if it was destroyed."""
     try:
@@ -64,6 +80,7 @@ class CollectiveCall:
     def __init__(
         self, row: str, group: str, size: int, rank: int, reduce: str | None, root: int
     ) -> None:
+        _let_go_at_exit()
         self.group = group
         self.size = size
         self.rank = rank

@@ -29,6 +29,7 @@ SANITIZED = ["-Db_sanitize=address,undefined", "-Db_lundef=false"]
 THREADS_SANITIZED = ["-Db_sanitize=thread", "-Db_lundef=false"]
 C_FILES = ("include", "src", "python/ext", "tests", "examples", "bench", "fuzz")
 FUZZ_SECONDS = 30
+PYTEST_PROCESSES = 2
 # Files of src/compile whose every branch a text test takes.
 RULES = ("elide*.c", "depend.c", "normalise.c", "order.c", "place.c")
 
@@ -210,8 +211,9 @@ def main() -> int:
         long_checks(run)
     run.part("Python: package", command(os.environ.get("MAKE", "make"), "--silent", "package"))
     run.print_summary()
-    # Last, so that its closing line ends the output.
-    run.part("Python: pytest", command(PYTHON, "-m", "pytest", "tests"))
+    # Last, so that its closing line ends the output. A file's tests stay in one process.
+    words = ("-n", str(PYTEST_PROCESSES), "--dist", "loadfile")
+    run.part("Python: pytest", command(PYTHON, "-m", "pytest", *words, "tests"))
     return 1 if run.has_failed else 0
 
 

@@ -1,7 +1,10 @@
-/* Collectives of this engine beside an MPI library's, in one run: contenders take turns in each
- * iteration, behind the same barrier, so that noise meets all alike.
+/* Collectives of this engine beside an MPI library's, in one run: contenders take turns, in another
+ * order in each iteration, behind the same barrier, so that noise meets all alike. Each makes one
+ * call that is not timed first, so that it finds the caches as a program that calls it alone.
+ * CONTENDERS is a sum of 1 (window), 2 (memory), 4 (staged), 8 (mpi): who takes part.
  *
- * Built with mpicc and -DWITH_MPI it runs under mpirun; without, `comm N DIRECTORY` forks N ranks.
+ * `comm DIRECTORY MOST_BYTES BUDGET_US CONTENDERS` under mpirun, built with mpicc and -DWITH_MPI;
+ * without these, a fifth word says how many ranks it forks.
  * Rank 0 prints a line a measurement: operation, bytes, contender, median and least microseconds of
  * the slowest rank of each iteration. bench/comm.py builds, runs and compares.
  *
@@ -26,6 +29,7 @@ typedef struct rank {
     uncopy_comm_t *comm, *staged; /* staged: reads are off */
     char *window[2], *memory[2];
     size_t room;
+    int contenders; /* bits */
 } rank_t;
 
 static const char *const contenders[] = {"window", "memory", "staged", "mpi"};
@@ -101,10 +105,6 @@ static void call_mpi(int operation, char *source, char *destination, int bytes)
     }
 }
 
-static int has_mpi(int operation)
-{
-    return operation != 5; /* it has no bf16 */
-}
 #else
 static void call_mpi(int operation, char *source, char *destination, int bytes)
 {
@@ -113,13 +113,13 @@ static void call_mpi(int operation, char *source, char *destination, int bytes)
     (void)destination;
     (void)bytes;
 }
-
-static int has_mpi(int operation)
-{
-    (void)operation;
-    return 0;
-}
 #endif
+
+/* MPI has no bf16. */
+static int takes_part(const rank_t *r, int contender, int operation)
+{
+    return (r->contenders >> contender & 1) != 0 && (contender != 3 || operation != 5);
+}
 
 /* The source is written anew, as a program would: it is in this core's cache, not in the peer's. */
 static double time_one(rank_t *r, int operation, int contender, int64_t bytes)
@@ -157,10 +157,12 @@ static void measure(rank_t *r, int operation, int64_t bytes, double budget_us)
     double spent = 0;
     for (int i = -2; i < MOST_ITERATIONS && (i < 5 || spent < budget_us); i++) {
         double sum = 0;
-        for (int c = 0; c < NUM_CONTENDERS; c++) {
-            if (c == 3 && !has_mpi(operation)) {
+        for (int turn = 0; turn < NUM_CONTENDERS; turn++) {
+            int c = (turn + i + 2) % NUM_CONTENDERS;
+            if (!takes_part(r, c, operation)) {
                 continue;
             }
+            (void)time_one(r, operation, c, bytes);
             double time = time_one(r, operation, c, bytes);
             sum += time;
             if (i >= 0) {
@@ -171,7 +173,7 @@ static void measure(rank_t *r, int operation, int64_t bytes, double budget_us)
         count = i + 1;
     }
     for (int c = 0; c < NUM_CONTENDERS && r->rank == 0; c++) {
-        if (c < 3 || has_mpi(operation)) {
+        if (takes_part(r, c, operation)) {
             qsort(times[c], (size_t)count, sizeof(double), compare);
             printf("%s %lld %s %.2f %.2f\n", operations[operation], (long long)bytes, contenders[c],
                    times[c][count / 2], times[c][0]);
@@ -180,11 +182,16 @@ static void measure(rank_t *r, int operation, int64_t bytes, double budget_us)
     (void)fflush(stdout);
 }
 
-static void run(int rank, int size, const char *directory, int64_t most_bytes, double budget_us)
+static void run(int rank, int size, char **words)
 {
-    rank_t r = {.rank = rank, .size = size, .room = (size_t)(most_bytes * size)};
+    int64_t most_bytes = atoll(words[2]);
+    double budget_us = atof(words[3]);
+    rank_t r = {.rank = rank,
+                .size = size,
+                .room = (size_t)(most_bytes * size),
+                .contenders = atoi(words[4])};
     uncopy_comm_options_t options = {
-        .name = "bench", .rank = rank, .size = size, .directory = directory};
+        .name = "bench", .rank = rank, .size = size, .directory = words[1]};
     check(uncopy_comm_create(NULL, &options, &r.comm));
     options.name = "staged";
     options.reads = UNCOPY_COMM_READS_OFF;
@@ -221,19 +228,19 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc == 4) {
-        run(rank, size, argv[1], atoll(argv[2]), atof(argv[3]));
+    if (argc == 5) {
+        run(rank, size, argv);
     }
     MPI_Finalize();
-    return argc == 4 ? 0 : 2;
+    return argc == 5 ? 0 : 2;
 }
 #else
 int main(int argc, char **argv)
 {
-    int size = argc == 5 ? atoi(argv[4]) : 0, failed = size == 0;
+    int size = argc == 6 ? atoi(argv[5]) : 0, failed = size == 0;
     for (int p = 0; p < size; p++) {
         if (fork() == 0) {
-            run(p, size, argv[1], atoll(argv[2]), atof(argv[3]));
+            run(p, size, argv);
             (void)fflush(stdout);
             _exit(0);
         }

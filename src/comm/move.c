@@ -12,6 +12,7 @@
 #include "comm/fault.h"
 #include "comm/source.h"
 #include "comm/step.h"
+#include "comm/tuning.h"
 
 typedef struct mover {
     comm_t *comm;
@@ -178,7 +179,8 @@ static uncopy_status_t take_first(mover_t *m, int32_t sender)
 static void publish(mover_t *m)
 {
     comm_t *comm = m->comm;
-    m->own = source_announce(comm, &m->move->source, most_to_send(m), m->part_bytes, true);
+    size_t most_read = m->move->reach == COMM_REACH_ALL ? TUNING_READ_TO : TUNING_READ_TO_ROOTED;
+    m->own = source_announce(comm, &m->move->source, most_to_send(m), m->part_bytes, most_read);
     m->rounds = step_next(comm)->header.rounds;
     m->has_direct = m->own >= COMM_SOURCE_WINDOW;
     if (m->move->is_by_pair && sends(m)) {

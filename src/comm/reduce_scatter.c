@@ -40,7 +40,7 @@ static void publish(reducer_t *r, const pattern_t *source)
 {
     comm_t *comm = r->comm;
     size_t most = pattern_most_bytes(source, comm->size, comm->rank);
-    r->own = source_announce(comm, source, most, r->part_bytes, false);
+    r->own = source_announce(comm, source, most, r->part_bytes, 0);
     r->rounds = step_next(comm)->header.rounds;
     r->has_direct = r->own == COMM_SOURCE_WINDOW;
     r->has_staged = false;

@@ -70,7 +70,7 @@ static bool fits_beside_header(const comm_t *comm, size_t bytes, size_t part_byt
 }
 
 comm_source_t source_announce(comm_t *comm, const pattern_t *source, size_t bytes,
-                              size_t part_bytes, bool may_read)
+                              size_t part_bytes, size_t most_read)
 {
     comm_header_t *header = &step_next(comm)->header;
     if (bytes == 0) {
@@ -86,7 +86,7 @@ comm_source_t source_announce(comm_t *comm, const pattern_t *source, size_t byte
         header->rounds = 1;
         return COMM_SOURCE_WINDOW;
     }
-    if (may_read && comm->can_read && bytes >= TUNING_READ_FROM && bytes <= TUNING_READ_TO &&
+    if (comm->can_read && !comm->is_crowded && bytes >= TUNING_READ_FROM && bytes <= most_read &&
         is_plain(source)) {
         header->source = COMM_SOURCE_READ;
         header->strided = source->rows->stride != 0;

@@ -18,10 +18,11 @@ typedef struct source_view {
 } source_view_t;
 
 /* Announces source in the next header: picks the way, fills address, window and rows. bytes: of the
- * taker with the most; part_bytes: of a payload's part. may_read: one run that takers read whole.
+ * taker with the most; part_bytes: of a payload's part. most_read: the most bytes of
+ * a plain source that takers may read with the kernel's copy; 0: none.
  * Returns what was announced. */
 comm_source_t source_announce(comm_t *comm, const pattern_t *source, size_t bytes,
-                              size_t part_bytes, bool may_read);
+                              size_t part_bytes, size_t most_read);
 
 /* Reads peer's header of the running step, of which this rank takes bytes. rows: room for
  * source_num_rows rows. view is used where it is, not copied. Errors: UNCOPY_ERROR_SYSTEM (a header

@@ -28,9 +28,14 @@ enum {
      * soon. */
     TUNING_STREAMING = 32 << 20,
 
-    /* process_vm_readv instead of staging, bytes of one source. */
+    /* process_vm_readv instead of staging, bytes of one source, where no rank shares a core.
+     * all_gather, read / staged: 256 KiB 11.8 / 13.5, 1 MiB 41.7 / 54.8, 4 MiB 162 / 235, 8 MiB 404
+     * / 456. 4 ranks on 2 cores: 256 KiB 119 / 60, 1 MiB 440 / 221, hence never there. */
     TUNING_READ_FROM = 32 << 10,
     TUNING_READ_TO = 8 << 20,
+    /* where one rank sends or takes, so that staging keeps both cores busy. broadcast: 256 KiB 10.1
+     * / 12.5, 1 MiB 38.2 / 38.4, 4 MiB 158 / 138, 8 MiB 325 / 251. */
+    TUNING_READ_TO_ROOTED = 1 << 20,
     /* of one system call: bounds how long a dead peer's memory is held */
     TUNING_READ_CALL = 1 << 20,
 

@@ -81,20 +81,33 @@ def test_the_demo_explains_its_options(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("language", COMPILERS)
-def test_the_c_example_runs_on_the_library_of_the_package(language: str, tmp_path: Path) -> None:
+def run_c_example(folder: Path, language: str, name: str) -> str:
+    """Output of a C example built against the library of the package."""
     compiler, standard = COMPILERS[language]
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler} on this machine")
-    source, library = ROOT / "examples" / "c" / "refill.c", PACKAGE / "lib"
+    source, library = ROOT / "examples" / "c" / f"{name}.c", PACKAGE / "lib"
     warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
     flags = (standard, *warnings, f"-I{PACKAGE / 'include'}", "-x", language)
     link = ("-x", "none", library / "libuncopy.so", f"-Wl,-rpath,{library}")
-    run(tmp_path, compiler, *flags, source, *link, "-o", tmp_path / "refill")
-    output = run(tmp_path, tmp_path / "refill")
+    run(folder, compiler, *flags, source, *link, "-o", folder / name)
+    return run(folder, folder / name)
+
+
+@pytest.mark.parametrize("language", COMPILERS)
+def test_the_c_example_of_a_program_runs_on_the_library_of_the_package(
+    language: str, tmp_path: Path
+) -> None:
+    output = run_c_example(tmp_path, language, "refill")
     once, twice = output.split("4 calls, 2 plans, 1 of them replans, 0 copies, 0 moves")[:2]
     lines = re.compile(r"refill\.(c|text):\d+ *")
     assert " ".join(lines.sub("", once).split()) == " ".join(lines.sub("", twice).split())
     assert "after 0: writes buffer" in once
     assert once.count("copies removed: 1, bytes moved: 0, bytes copied: 0") == 2
     assert "WRONG" not in output
+
+
+@pytest.mark.parametrize("language", COMPILERS)
+def test_the_c_example_of_three_ranks_gathers_into_windows(language: str, tmp_path: Path) -> None:
+    output = run_c_example(tmp_path, language, "gather")
+    assert output == "rank 0 of 3: sum 449850000, 800000 bytes from windows, 16 staged: right\n"

@@ -52,13 +52,13 @@ def reductions(size: int, dtype: torch.dtype, rank: int, groups: dict[str, objec
     return rows
 
 
-def interleaved(rows: Rows, rounds: int) -> dict[str, float]:
+def interleaved(rows: Rows, rounds: int, group: object) -> dict[str, float]:
     """Median seconds of each row."""
     spans: dict[str, list[float]] = {name: [] for name in rows}
     for _ in range(rounds):
         for name, (prepare, call) in rows.items():
             prepare()
-            dist.barrier()
+            dist.barrier(group)
             start = time.monotonic()
             call()
             spans[name].append((start, time.monotonic()))
@@ -88,8 +88,8 @@ def worker(rank: int, options: argparse.Namespace, store: str) -> None:
             reductions(size, torch.float32, rank, groups),
             reductions(size, torch.bfloat16, rank, groups),
         ):
-            interleaved(rows, 3)
-            found = interleaved(rows, rounds)
+            interleaved(rows, 3, groups["uncopy"])
+            found = interleaved(rows, rounds, groups["uncopy"])
             base = next(iter(found.values()))
             for name, seconds in found.items():
                 if rank == 0:

@@ -93,6 +93,16 @@ static uncopy_status_t look_for_gone(comm_t *comm, bool is_thorough)
     return UNCOPY_OK;
 }
 
+uncopy_status_t step_check_alive(comm_t *comm)
+{
+    for (int32_t p = 0; p < comm->size; p++) {
+        if (p != comm->rank && fault_is_gone(comm, p, true)) {
+            return fail_gone(comm, p);
+        }
+    }
+    return UNCOPY_OK;
+}
+
 static uncopy_status_t look(void *self)
 {
     wait_state_t *state = self;

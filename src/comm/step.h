@@ -34,6 +34,8 @@ UNCOPY_MUST_CHECK uncopy_status_t step_arrive(comm_t *comm, int32_t peer);
 /* For all peers. */
 UNCOPY_MUST_CHECK uncopy_status_t step_wait_all(comm_t *comm);
 UNCOPY_MUST_CHECK uncopy_status_t step_arrive_all(comm_t *comm);
+/* Breaks the communicator with UNCOPY_ERROR_PEER if a peer is gone, whatever it has posted. */
+UNCOPY_MUST_CHECK uncopy_status_t step_check_alive(comm_t *comm);
 /* A step without content: all have finished with the one before. */
 UNCOPY_MUST_CHECK uncopy_status_t step_close(comm_t *comm);
 

@@ -97,8 +97,10 @@ static uncopy_status_t exchange(comm_window_t *window, bool is_first, bool is_ma
     return UNCOPY_OK;
 }
 
+/* What could not be delivered to a rank that has died is no lack of memory. */
 static uncopy_status_t fail(const comm_window_t *window, int32_t failed)
 {
+    TRY(step_check_alive(window->comm));
     if (failed == window->comm->rank) {
         return UNCOPY_ERROR_MEMORY;
     }

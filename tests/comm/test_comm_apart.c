@@ -1,6 +1,7 @@
 /* Where ranks cannot share memory, making a communicator fails on every rank with the cause, and in
- * time: another user, another network namespace, no memfd, options that differ, a rank that does
- * not come. Where they can although process ids differ, it works. */
+ * time: another user, another network namespace, no memfd, no memory or descriptors left, options
+ * that differ, a rank that does not come. Where they can although process ids differ or /dev/shm is
+ * hidden, it works. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -8,7 +9,9 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -146,13 +149,26 @@ static bool enter_a_process_namespace(void)
     return child == 0;
 }
 
-/* Number number of the system calls fails with ENOSYS. */
-static bool forbid(uint32_t number)
+/* In a namespace of its own it sees no named shared memory. */
+static bool hide_named_memory(void)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", "/dev/shm", "tmpfs", MS_RDONLY, NULL) == 0;
+}
+
+static bool use_up_descriptors(void)
+{
+    struct rlimit limit = {3, 3};
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
+/* Number number of the system calls fails with error. */
+static bool forbid(uint32_t number, uint32_t error)
 {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     struct sock_fprog program = {sizeof(filter) / sizeof(filter[0]), filter};
@@ -162,17 +178,23 @@ static bool forbid(uint32_t number)
 
 static bool forbid_memfd(void)
 {
-    return forbid(SYS_memfd_create);
+    return forbid(SYS_memfd_create, ENOSYS);
 }
 
 static bool forbid_sockets(void)
 {
-    return forbid(SYS_socket);
+    return forbid(SYS_socket, ENOSYS);
 }
 
 static bool forbid_reads(void)
 {
-    return forbid(SYS_process_vm_readv);
+    return forbid(SYS_process_vm_readv, ENOSYS);
+}
+
+/* As tmpfs answers when the machine's memory is used up. */
+static bool fill_memory(void)
+{
+    return forbid(SYS_fallocate, ENOSPC);
 }
 
 static bool do_not_come(void)
@@ -180,8 +202,44 @@ static bool do_not_come(void)
     _exit(0);
 }
 
+/* Memory runs out between two windows, on one rank. */
+static void use_up_memory(uncopy_comm_t *comm, void *argument)
+{
+    (void)argument;
+    uncopy_window_t *window = NULL, *another = NULL;
+    CHECK_OK(uncopy_window_create(comm, 100000, NULL, &window));
+    int32_t is_full = uncopy_comm_rank(comm) != 1 || fill_memory(), are_all = 0;
+    CHECK_OK(uncopy_comm_all_reduce(comm, &is_full, &are_all, 1, UNCOPY_DTYPE_I32,
+                                    UNCOPY_REDUCE_MIN, NULL));
+    if (are_all == 0) {
+        printf("skipped, this user may not: no memory for a window\n");
+        uncopy_window_release(window);
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        CHECK_STATUS(uncopy_window_create(comm, 100000, NULL, &another), UNCOPY_ERROR_MEMORY);
+        CHECK(another == NULL);
+        CHECK_HOLDS(uncopy_last_message(),
+                    uncopy_comm_rank(comm) == 1 ? "No space left" : "rank 1");
+    }
+    int32_t *numbers = uncopy_window_data(window); /* still served */
+    numbers[uncopy_comm_rank(comm)] = uncopy_comm_rank(comm) + 5;
+    CHECK_OK(uncopy_comm_all_gather(comm, numbers + uncopy_comm_rank(comm), numbers, 1,
+                                    UNCOPY_DTYPE_I32, NULL));
+    CHECK(numbers[0] == 5 && numbers[1] == 6 && numbers[2] == 7);
+    uncopy_window_release(window);
+}
+
 int main(void)
 {
+    play("no /dev/shm", (scene_t){.prepare = hide_named_memory, .expected = UNCOPY_OK});
+    play("no descriptors left", (scene_t){.prepare = use_up_descriptors,
+                                          .expected = UNCOPY_ERROR_APART,
+                                          .words = "Too many open files"});
+    play("no memory left", (scene_t){.prepare = fill_memory,
+                                     .expected = UNCOPY_ERROR_MEMORY,
+                                     .words = "No space left"});
+    ranks_run(&(ranks_options_t){.size = 3}, use_up_memory, NULL);
     play("another user", (scene_t){.prepare = become_another_user,
                                    .expected = UNCOPY_ERROR_APART,
                                    .words = "another user"});

@@ -1,11 +1,12 @@
-/* What goes wrong between real processes: a death, a departure, a stop, a delay, calls that do not
- * match, an abort, an interrupt, a fork, no memory. Every survivor gets a clear error, nobody
- * hangs, nothing is left. */
+/* What goes wrong between real processes (deaths: test_comm_kills.c): a departure, a stop, a delay,
+ * calls that do not match, an abort, an interrupt, a fork, no memory. Every survivor gets a clear
+ * error, nobody hangs, nothing is left. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,10 +18,6 @@
 /* Shared by the test and its ranks. */
 typedef struct board {
     _Atomic int32_t num_ready;
-    _Atomic int64_t killed_ns;
-    int32_t operation, victim;
-    bool uses_windows;
-    _Atomic int32_t num_late; /* survivors that heard of it after more than 100 ms */
 } board_t;
 
 static board_t *board;
@@ -36,128 +33,6 @@ static void wait_until_ready(int32_t count)
     while (atomic_load(&board->num_ready) < count) {
         nap_us(200);
     }
-}
-
-/* ---------------------------------------------------------------- a rank is killed */
-
-enum { NUM_OPERATIONS = 10, COUNT = 40000 };
-
-/* One call of the operation, of COUNT f32 or thereabouts; its result is checked. */
-static uncopy_status_t call_operation(uncopy_comm_t *comm, int32_t operation, float *source,
-                                      float *destination)
-{
-    int32_t rank = uncopy_comm_rank(comm), size = uncopy_comm_size(comm);
-    const uncopy_dtype_t f32 = UNCOPY_DTYPE_F32;
-    int64_t part = COUNT / size;
-    uncopy_comm_block_t from[UNCOPY_COMM_MAX_SIZE], to[UNCOPY_COMM_MAX_SIZE];
-    for (int32_t p = 0; p < size; p++) {
-        from[p] = (uncopy_comm_block_t){source + p * part, part * 4};
-        to[p] = (uncopy_comm_block_t){destination + p * part, part * 4};
-    }
-    uncopy_transfer_t ring[] = {
-        {UNCOPY_TRANSFER_SEND, (rank + 1) % size, 0, source, COUNT * 4, f32},
-        {UNCOPY_TRANSFER_RECEIVE, (rank + size - 1) % size, 0, destination, COUNT * 4, f32}};
-    switch (operation) {
-    case 0:
-        return uncopy_comm_barrier(comm, NULL);
-    case 1:
-        return uncopy_comm_all_gather(comm, source, destination, part, f32, NULL);
-    case 2:
-        return uncopy_comm_reduce_scatter(comm, source, destination, part, f32, UNCOPY_REDUCE_SUM,
-                                          NULL);
-    case 3:
-        return uncopy_comm_all_reduce(comm, source, destination, COUNT, f32, UNCOPY_REDUCE_SUM,
-                                      NULL);
-    case 4:
-        return uncopy_comm_reduce(comm, source, destination, COUNT, f32, UNCOPY_REDUCE_SUM, 1,
-                                  NULL);
-    case 5:
-        return uncopy_comm_broadcast(comm, source, COUNT, f32, 1, NULL);
-    case 6:
-        return uncopy_comm_gather(comm, source, part, to, f32, 1, NULL);
-    case 7:
-        return uncopy_comm_scatter(comm, from, destination, part, f32, 1, NULL);
-    case 8:
-        return uncopy_comm_all_to_all(comm, source, destination, part, f32, NULL);
-    default:
-        return uncopy_comm_transfer(comm, ring, 2, NULL);
-    }
-}
-
-static void call_until_it_fails(uncopy_comm_t *comm, void *argument)
-{
-    (void)argument;
-    size_t bytes = COUNT * sizeof(float);
-    uncopy_window_t *windows[2] = {NULL, NULL};
-    float *memory[2];
-    for (int i = 0; i < 2; i++) {
-        memory[i] = malloc(bytes);
-        if (board->uses_windows) {
-            CHECK_OK(uncopy_window_create(comm, (int64_t)bytes, NULL, &windows[i]));
-        }
-    }
-    float *source = board->uses_windows ? uncopy_window_data(windows[0]) : memory[0];
-    float *destination = board->uses_windows ? uncopy_window_data(windows[1]) : memory[1];
-    for (int32_t i = 0; i < COUNT; i++) {
-        source[i] = 1;
-    }
-    atomic_fetch_add(&board->num_ready, 1);
-    uncopy_status_t status = UNCOPY_OK;
-    bool is_sum = board->operation == 2 || board->operation == 3;
-    while (status == UNCOPY_OK) {
-        status = call_operation(comm, board->operation, source, destination);
-        if (status == UNCOPY_OK && board->operation != 0 && board->operation != 5) {
-            float expected = is_sum ? (float)uncopy_comm_size(comm) : 1.0F;
-            bool is_taker = (board->operation != 4 && board->operation != 6);
-            CHECK(!is_taker || destination[1] == expected);
-        }
-    }
-    int64_t killed_ns = atomic_load(&board->killed_ns);
-    if (killed_ns == 0 || wait_now_ns() - killed_ns > 100000000) {
-        atomic_fetch_add(&board->num_late, 1);
-    }
-    CHECK_EQUAL_I64(status, UNCOPY_ERROR_PEER);
-    char words[64];
-    (void)snprintf(words, sizeof(words), "rank %d", board->victim);
-    CHECK_HOLDS(uncopy_last_message(), words);
-    CHECK_STATUS(uncopy_comm_state(comm), UNCOPY_ERROR_PEER);
-    CHECK_STATUS(uncopy_comm_barrier(comm, NULL), UNCOPY_ERROR_PEER);
-    CHECK(!uncopy_comm_is_alive(comm, board->victim));
-    for (int i = 0; i < 2; i++) {
-        uncopy_window_release(windows[i]);
-        free(memory[i]);
-    }
-}
-
-/* *num_late counts over all runs. */
-static void kill_one_of_four(int32_t operation, bool uses_windows, int32_t *num_late)
-{
-    *board = (board_t){.operation = operation, .victim = rand() % 4, .uses_windows = uses_windows};
-    ranks_options_t options = {.size = 4, .chunk_bytes = 65536, .timeout_ns = 30000000000};
-    ranks_t ranks;
-    int32_t codes[UNCOPY_COMM_MAX_SIZE];
-    ranks_start(&ranks, &options, call_until_it_fails, NULL);
-    wait_until_ready(4);
-    nap_us(rand() % 8000);
-    atomic_store(&board->killed_ns, wait_now_ns());
-    (void)kill(ranks.processes[board->victim], SIGKILL);
-    CHECK_EQUAL_I64(ranks_wait(&ranks, codes), 0);
-    for (int32_t p = 0; p < 4; p++) {
-        CHECK_EQUAL_I64(codes[p], p == board->victim ? -SIGKILL : 0);
-    }
-    *num_late += atomic_load(&board->num_late);
-}
-
-static void survivors_of_a_kill_hear_of_it(void)
-{
-    int32_t rounds = (int32_t)(20 * ranks_scale()), num_late = 0;
-    for (int32_t operation = 0; operation < NUM_OPERATIONS; operation++) {
-        for (int32_t i = 0; i < (rounds > 1 ? rounds : 1); i++) {
-            kill_one_of_four(operation, i % 2 != 0, &num_late);
-        }
-    }
-    printf("%d of %d survivors heard of it after more than 100 ms\n", num_late,
-           rounds * NUM_OPERATIONS * 3);
 }
 
 /* ---------------------------------------------------------------- a rank is gone, late, stopped */
@@ -204,7 +79,7 @@ static void stop_in_the_middle(uncopy_comm_t *comm, void *argument)
 
 static void a_stopped_rank_is_late(void)
 {
-    *board = (board_t){.victim = 2};
+    *board = (board_t){.num_ready = 0};
     ranks_options_t options = {.size = 3, .timeout_ns = 300000000};
     ranks_t ranks;
     int32_t codes[UNCOPY_COMM_MAX_SIZE];
@@ -426,6 +301,55 @@ static void ask_for_too_much(uncopy_comm_t *comm, void *argument)
     uncopy_window_release(window);
 }
 
+/* ---------------------------------------------------------------- a busy machine */
+
+enum { NUM_HOGS = 2, MANY = 8, NUM_CALLS = 100, BUSY_COUNT = 30000 };
+
+static void call_often(uncopy_comm_t *comm, void *argument)
+{
+    (void)argument;
+    int32_t rank = uncopy_comm_rank(comm);
+    int32_t *source = malloc(BUSY_COUNT * sizeof(int32_t));
+    int32_t *sums = malloc(BUSY_COUNT * sizeof(int32_t));
+    for (int32_t call = 0; call < NUM_CALLS; call++) {
+        int32_t count = call % 4 == 0 ? BUSY_COUNT : 10; /* many chunks, or one step */
+        for (int32_t i = 0; i < count; i++) {
+            source[i] = call + rank * i;
+        }
+        if (!CHECK_OK(uncopy_comm_all_reduce(comm, source, sums, count, UNCOPY_DTYPE_I32,
+                                             UNCOPY_REDUCE_SUM, NULL))) {
+            break;
+        }
+        CHECK(sums[0] == MANY * call);
+        CHECK(sums[count - 1] == MANY * call + MANY * (MANY - 1) / 2 * (count - 1));
+    }
+    free(source);
+    free(sums);
+}
+
+/* More ranks than cores, beside processes that never wait. */
+static void many_ranks_share_a_busy_machine(void)
+{
+    pid_t hogs[NUM_HOGS];
+    (void)fflush(NULL);
+    for (int i = 0; i < NUM_HOGS; i++) {
+        hogs[i] = fork();
+        if (hogs[i] == 0) {
+            (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (volatile uint32_t spins = 0;; spins++) {
+            }
+        }
+    }
+    int64_t start_ns = wait_now_ns();
+    ranks_run(&(ranks_options_t){.size = MANY, .chunk_bytes = 16384}, call_often, NULL);
+    printf("%d ranks beside %d busy processes: %d all_reduces in %.0f ms\n", MANY, NUM_HOGS,
+           NUM_CALLS, (double)(wait_now_ns() - start_ns) * 1e-6);
+    for (int i = 0; i < NUM_HOGS; i++) {
+        (void)kill(hogs[i], SIGKILL);
+        (void)waitpid(hogs[i], NULL, 0);
+    }
+}
+
 int main(void)
 {
     srand(7);
@@ -440,6 +364,6 @@ int main(void)
     ranks_run(&options, interrupt_a_wait, NULL);
     ranks_run(&options, use_in_a_child, NULL);
     ranks_run(&options, ask_for_too_much, NULL);
-    survivors_of_a_kill_hear_of_it();
+    many_ranks_share_a_busy_machine();
     return checks_finish("comm_faults");
 }

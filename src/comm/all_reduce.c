@@ -177,7 +177,7 @@ static void fill(reduction_t *r, size_t at, size_t count)
         pattern_part(count, r->element_bytes, comm->size, (comm->rank + i) % comm->size, &first,
                      &of_part);
         copy_bytes(payload + first * r->element_bytes, source + first * r->element_bytes,
-                   of_part * r->element_bytes, false);
+                   of_part * r->element_bytes, comm->past_caches);
     }
 }
 

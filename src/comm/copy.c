@@ -50,7 +50,7 @@ void copy_bytes(void *destination, const void *source, size_t bytes, bool past_c
 }
 #endif
 
-void copy_from_stream(char *destination, stream_t *source, size_t bytes)
+void copy_from_stream(char *destination, stream_t *source, size_t bytes, bool past_caches)
 {
     while (bytes > 0) {
         size_t run = 0;
@@ -58,7 +58,7 @@ void copy_from_stream(char *destination, stream_t *source, size_t bytes)
         if (run == 0) {
             return;
         }
-        memcpy(destination, address, run);
+        copy_bytes(destination, address, run, past_caches);
         destination += run;
         bytes -= run;
     }

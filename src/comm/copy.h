@@ -11,7 +11,7 @@
  * for other cores when it returns. */
 void copy_bytes(void *destination, const void *source, size_t bytes, bool past_caches);
 /* Next bytes of a stream into a run, and back. Both streams must hold as many. */
-void copy_from_stream(char *destination, stream_t *source, size_t bytes);
+void copy_from_stream(char *destination, stream_t *source, size_t bytes, bool past_caches);
 void copy_to_stream(stream_t *destination, const char *source, size_t bytes, bool past_caches);
 /* What is left of source to destination; runs that are at the same address are skipped. Returns the
  * bytes. */

@@ -66,19 +66,22 @@ static void init_streams(mover_t *m)
     comm_set_landing(m->comm, landing);
 }
 
-/* The next payload, cut for its takers. */
+/* The next payload, cut for its takers. Where all ranks send, large ones go past the caches too:
+ * see TUNING_STREAMING. */
 static void fill(mover_t *m)
 {
     comm_t *comm = m->comm;
+    bool past_caches = comm->past_caches && m->move->reach == COMM_REACH_ALL;
     char *payload = step_next(comm)->payload;
     if (m->move->is_shared) {
-        copy_from_stream(payload, &m->send[0], m->part_bytes);
+        copy_from_stream(payload, &m->send[0], m->part_bytes, past_caches);
         return;
     }
     for (int32_t i = 1; i < comm->size; i++) {
         int32_t taker = (comm->rank + i) % comm->size;
         int32_t part = pattern_part_index(comm->rank, taker, comm->size);
-        copy_from_stream(payload + (size_t)part * m->part_bytes, &m->send[taker], m->part_bytes);
+        copy_from_stream(payload + (size_t)part * m->part_bytes, &m->send[taker], m->part_bytes,
+                         past_caches);
     }
 }
 

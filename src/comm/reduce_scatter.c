@@ -32,7 +32,8 @@ static void fill(reducer_t *r)
     for (int32_t i = 1; i < comm->size; i++) {
         int32_t taker = (comm->rank + i) % comm->size;
         int32_t part = pattern_part_index(comm->rank, taker, comm->size);
-        copy_from_stream(payload + (size_t)part * r->part_bytes, &r->send[taker], r->part_bytes);
+        copy_from_stream(payload + (size_t)part * r->part_bytes, &r->send[taker], r->part_bytes,
+                         false);
     }
 }
 

@@ -5,10 +5,11 @@
 #define COMM_TUNING_H
 
 enum {
-    /* Payload beside the header instead of a pull from a window: saves the closing step. all_gather
-     * staged / window: 64 B 0.33 / 0.54, 4 KiB 1.34 / 0.92; 4 ranks on 2 cores: 8 KiB 8.2 / 11.4,
-     * 32 KiB 22 / 27, 128 KiB 74 / 68. */
-    TUNING_BESIDE_HEADER = 2 << 10,
+    /* Payload beside the header instead of a pull from a window: saves the closing step. Beside /
+     * window: all_gather 4 KiB 1.18 / 1.30, 16 KiB 1.88 / 1.52; broadcast 4 KiB 0.92 / 1.02;
+     * all_to_all 4 KiB 0.95 / 1.09, 16 KiB 1.90 / 1.67. 4 ranks on 2 cores, all_gather: 8 KiB 8.2 /
+     * 11.4, 32 KiB 22 / 27, 128 KiB 74 / 68. */
+    TUNING_BESIDE_HEADER = 4 << 10,
     TUNING_BESIDE_HEADER_CROWDED = 64 << 10,
 
     /* all_reduce where every rank reduces everything in one step, count of bytes times (size - 1).
@@ -25,7 +26,9 @@ enum {
     /* Stores past the caches, by bytes that land in the call. all_gather alone, cached / past: 8
      * MiB 605 / 638, 32 MiB 4755 / 3230; with a gemv over the result right after: 32 MiB 2560 /
      * 4571, 64 MiB 7289 / 8084, 128 MiB 19223 / 16744; hence twice as many where the result is read
-     * soon. */
+     * soon. The same decides how payloads are filled where all ranks send at once, cached / past:
+     * all_gather 32 MiB 3096 / 2435, 128 MiB 12669 / 10290; all_to_all 32 MiB 4431 / 3696; but
+     * broadcast, whose takers read while the root fills, 32 MiB 1415 / 2037. */
     TUNING_STREAMING = 32 << 20,
 
     /* process_vm_readv instead of staging, bytes of one source, where no rank shares a core.

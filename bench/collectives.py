@@ -3,7 +3,8 @@
     python bench/collectives.py [--world 2] [--sizes 4096 1048576 33554432] [--rounds 0]
 
 Sizes are bytes: of a rank's part for all_gather, of the tensor for all_reduce. A call's time is the
-last rank's exit minus the last rank's arrival. `window`: the source lies in memory of
+last rank's exit minus the last rank's arrival; before each all ranks meet in the same barrier, the
+engine's, so that they arrive as close together for either. `window`: the source lies in memory of
 `uncopy.empty`. One thread a rank.
 """
 

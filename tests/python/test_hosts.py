@@ -70,6 +70,18 @@ def run(*words: str) -> None:
     subprocess.run(words, check=True, capture_output=True)
 
 
+def join(names: list[str]) -> None:
+    """Makes the namespaces, with a cable between them."""
+    for name in names:
+        run("ip", "netns", "add", name)
+    ends = ("type", "veth", "peer", "name", "cable", "netns", names[1])
+    run("ip", "-n", names[0], "link", "add", "cable", *ends)
+    for i, name in enumerate(names):
+        run("ip", "-n", name, "address", "add", f"10.231.7.{i + 1}/24", "dev", "cable")
+        for device in ("lo", "cable"):
+            run("ip", "-n", name, "link", "set", device, "up")
+
+
 @pytest.fixture
 def hosts() -> Iterator[list[str]]:
     """Names of two joined namespaces."""
@@ -78,16 +90,9 @@ def hosts() -> Iterator[list[str]]:
     names = [f"uncopy-{os.getpid()}-{i}" for i in range(2)]
     try:
         try:
-            for name in names:
-                run("ip", "netns", "add", name)
+            join(names)
         except subprocess.CalledProcessError as error:
-            pytest.skip(f"this user may not make network namespaces: {error.stderr.decode()}")
-        ends = ("type", "veth", "peer", "name", "cable", "netns", names[1])
-        run("ip", "-n", names[0], "link", "add", "cable", *ends)
-        for i, name in enumerate(names):
-            run("ip", "-n", name, "address", "add", f"10.231.7.{i + 1}/24", "dev", "cable")
-            for device in ("lo", "cable"):
-                run("ip", "-n", name, "link", "set", device, "up")
+            pytest.skip(f"no network namespaces for this user here: {error.stderr.decode()}")
         yield names
     finally:
         for name in names:

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -254,6 +255,7 @@ static void a_child_does_not_hide_the_death(void)
         kill_victim(&ranks);
         check_codes(&ranks);
         (void)kill(board->child, SIGKILL);
+        CHECK(waitpid(board->child, NULL, 0) == board->child); /* inherited, see main */
     }
 }
 
@@ -316,6 +318,7 @@ static int32_t count_named_memory(void)
 int main(void)
 {
     srand(7);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     survivors_hear_of_it_in_every_collective();
     a_child_does_not_hide_the_death();

@@ -171,10 +171,12 @@ static void finish(const fold_state_t *state, char *result)
 /* Whether b, found later, takes the place of a. */
 #define IS_BETTER(a, b, is_least) ((is_least ? (b) < (a) : (b) > (a)) || ((b) != (b) && (a) == (a)))
 
+/* What was found may lie at any address. */
 #define TAKE_BETTER(T)                                                         \
     do {                                                                       \
+        typedef T loose __attribute__((aligned(1), may_alias));                \
         T *best = (T *)(void *)values;                                         \
-        const T *found = (const T *)(const void *)from;                        \
+        const loose *found = (const loose *)(const void *)from;                \
         for (int64_t i = 0; i < state->lanes; i++) {                           \
             if (is_first || IS_BETTER(best[i], found[i], is_least)) {          \
                 best[i] = found[i];                                            \

@@ -2,6 +2,7 @@
 #include "cpu/cpu.h"
 
 #include "cpu/convert.h"
+#include "cpu/dot.h"
 #include "cpu/kernels.h"
 #include "cpu/matmul.h"
 
@@ -63,8 +64,10 @@ kernel_function_t cpu_find(const kernel_call_t *call)
                    ? fill_run
                    : NULL;
     case OPCODE_MATMUL:
-        return call->rank < 2 || first->is_immediate || call->operands[2].is_immediate ? NULL
-                                                                                       : matmul_run;
+        if (call->rank < 2 || first->is_immediate || call->operands[2].is_immediate) {
+            return NULL;
+        }
+        return matmul_is_dot(call) ? matmul_dot_run : matmul_run;
     default:
         return NULL;
     }
@@ -103,6 +106,7 @@ static const char *const operation_names[OPCODE_COUNT][DTYPE_COUNT] = {
 };
 
 static const char *const gemv_names[DTYPE_COUNT] = NAMES_BY_DTYPE("matmul.gemv");
+static const char *const dot_names[DTYPE_COUNT] = NAMES_BY_DTYPE("matmul.dot");
 static const char *const block_names[DTYPE_COUNT] = NAMES_BY_DTYPE("matmul.block");
 
 const char *cpu_kernel_name(const kernel_call_t *call)
@@ -118,6 +122,9 @@ const char *cpu_kernel_name(const kernel_call_t *call)
         return copy_method_name(call);
     }
     uncopy_dtype_t result = call->operands[0].dtype;
+    if (kernel == matmul_dot_run) {
+        return dot_names[result];
+    }
     if (kernel == matmul_run) {
         return matmul_is_gemv(call) ? gemv_names[result] : block_names[result];
     }

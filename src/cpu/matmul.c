@@ -19,6 +19,7 @@
 
 #include <string.h>
 
+#include "cpu/dot.h"
 #include "cpu/table.h"
 #include "cpu/transpose.h"
 
@@ -295,7 +296,7 @@ static void product_prepare(const kernel_call_t *call, product_t *product)
     product->right = is_exchanged ? a : b;
 }
 
-static bool is_empty(const kernel_call_t *call)
+bool matmul_is_empty(const kernel_call_t *call)
 {
     for (int32_t d = 0; d < call->rank; d++) {
         if (call->sizes[d] == 0) {
@@ -305,8 +306,7 @@ static bool is_empty(const kernel_call_t *call)
     return false;
 }
 
-/* Steps index over the batch dims; false after the last. */
-static bool next_batch(const kernel_call_t *call, int64_t *index, char **at)
+bool matmul_next_batch(const kernel_call_t *call, int64_t *index, char **at)
 {
     for (int32_t d = call->rank - 3; d >= 0; d--) {
         bool has_more = ++index[d] < call->sizes[d];
@@ -324,7 +324,7 @@ static bool next_batch(const kernel_call_t *call, int64_t *index, char **at)
 
 void matmul_run(const kernel_call_t *call, char *const *data)
 {
-    if (is_empty(call)) {
+    if (matmul_is_empty(call)) {
         return;
     }
     product_t product;
@@ -337,7 +337,7 @@ void matmul_run(const kernel_call_t *call, char *const *data)
         product.left.data = at[is_exchanged ? 2 : 1];
         product.right.data = at[is_exchanged ? 1 : 2];
         product_run(&product);
-    } while (next_batch(call, index, at));
+    } while (matmul_next_batch(call, index, at));
 }
 
 bool matmul_is_gemv(const kernel_call_t *call)
@@ -345,39 +345,76 @@ bool matmul_is_gemv(const kernel_call_t *call)
     return smaller(call->sizes[call->rank - 2], call->sizes[call->rank - 1]) <= STREAM_ROWS;
 }
 
-/* Own kernels win where the call is small against the host's fixed cost, and where few rows stream
- * a big right operand. Limits are of rows * columns * depth (products) and of columns * depth
- * (elements of the right operand), from the tables of docs/kernels.md, one thread beside one. */
+/* ---- choice between this and the host's ---- */
+
+/* Own kernels win where the call is small against the host's fixed cost, and where few rows meet a
+ * big right operand. Limits are elements of the right operand, or products (that times rows), from
+ * the tables of docs/kernels.md: one thread beside one. */
+enum {
+    SMALL_PRODUCTS = 1 << 15,
+    HALF_PRODUCTS = 1 << 19,
+    SMALL = 1 << 16,
+    HALF = 1 << 17,
+    MEDIUM = 1 << 20,
+    BIG = 1 << 22,
+};
+
+/* MKL holds back on processors that are not Intel's. */
+static bool has_slow_mkl(void)
+{
+#if defined(__x86_64__)
+    return !__builtin_cpu_is("intel");
+#else
+    return true;
+#endif
+}
+
+/* By dot products: see matmul_is_dot. */
+static bool dot_prefers_host(uncopy_dtype_t dtype, int64_t rows, double elements)
+{
+    switch (dtype) {
+    case UNCOPY_DTYPE_BF16:
+        return rows > 2 && elements > (rows > 4 ? SMALL : HALF) && (rows > 4 || elements < BIG);
+    case UNCOPY_DTYPE_F16:
+        return rows == 1 && elements >= MEDIUM;
+    case UNCOPY_DTYPE_F64:
+        return rows > 4;
+    default:
+        return false;
+    }
+}
+
+/* Otherwise; the right operand of few rows streams, that of more is packed. */
+static bool panel_prefers_host(const product_t *product, double elements)
+{
+    bool is_streamed = may_stream(product), is_one = product->rows == 1;
+    bool is_transposed = product->right.stride != (int64_t)uncopy_dtype_size(product->dtype);
+    switch (product->dtype) {
+    case UNCOPY_DTYPE_BF16:
+        if (is_streamed) {
+            return product->rows > 4 && elements < BIG && elements > SMALL;
+        }
+        return elements * (double)product->rows > HALF_PRODUCTS || elements > HALF;
+    case UNCOPY_DTYPE_F32:
+        return is_streamed ? is_one && elements >= MEDIUM : is_one || !has_slow_mkl();
+    case UNCOPY_DTYPE_F64:
+        return is_streamed ? is_one && elements >= MEDIUM : is_transposed || !has_slow_mkl();
+    default:
+        return false;
+    }
+}
+
 bool matmul_prefers_host(const kernel_call_t *call)
 {
-    enum { SMALL = 1 << 15, HALF_SMALL = 1 << 19, TRANSPOSED_SMALL = 1 << 17, BIG = 1 << 22 };
-    if (is_empty(call) || call->k == 0) {
+    if (matmul_is_empty(call) || call->k == 0) {
         return false;
     }
     product_t product;
     product_prepare(call, &product);
     double elements = (double)product.columns * (double)product.depth;
-    double products = elements * (double)product.rows;
-    bool is_few = product.rows <= STREAM_ROWS;
-    bool is_streamed = may_stream(&product);
-    bool is_transposed = product.right.stride != (int64_t)uncopy_dtype_size(product.dtype);
-    if (products <= SMALL) {
+    if (elements * (double)product.rows <= SMALL_PRODUCTS) {
         return false;
     }
-    switch (product.dtype) {
-    case UNCOPY_DTYPE_BF16:
-        if (is_streamed && (product.rows <= 4 || elements >= BIG)) {
-            return false;
-        }
-        return products > HALF_SMALL || (!is_streamed && elements > TRANSPOSED_SMALL);
-    case UNCOPY_DTYPE_F32:
-        if (is_streamed) {
-            return product.rows == 1 && elements >= BIG;
-        }
-        return !is_few || product.rows == 1 || elements < BIG;
-    case UNCOPY_DTYPE_F16:
-        return is_transposed && product.rows == 1;
-    default:
-        return !is_streamed;
-    }
+    return matmul_is_dot(call) ? dot_prefers_host(product.dtype, product.rows, elements)
+                               : panel_prefers_host(&product, elements);
 }

@@ -12,6 +12,12 @@ enum {
         32, /* columns are padded to this: two vectors of f32 of the widest table */
 };
 
+/* Whether the result has no elements. */
+bool matmul_is_empty(const kernel_call_t *call);
+/* Steps index over the batch dims, and the three operands' addresses with it; false after the
+ * last. */
+bool matmul_next_batch(const kernel_call_t *call, int64_t *index, char **at);
+
 void matmul_run(const kernel_call_t *call, char *const *data);
 /* Words of cpu_kernel_name: "gemv" for at most 8 rows or columns, else "block". */
 bool matmul_is_gemv(const kernel_call_t *call);

@@ -93,6 +93,10 @@ typedef int64_t (*find_t)(const void *from, int64_t count);
 typedef void (*multiply_t)(void *total, int64_t total_step, const void *a, const char *b,
                            int64_t b_stride, int64_t columns, int64_t depth);
 
+/* Matmul by dot products; see dot_body.h. */
+typedef void (*dot_t)(void *sums, const void *a, const char *b, int64_t b_stride, int64_t depth);
+
+enum { DOT_ROW_CHOICES = 3 };      /* 1, 2, 4 rows */
 enum { MULTIPLY_ROW_CHOICES = 4 }; /* 1, 2, 4, 8 rows */
 
 typedef struct table {
@@ -108,6 +112,9 @@ typedef struct table {
     multiply_t multiply_f32[MULTIPLY_ROW_CHOICES];  /* b is f32 */
     multiply_t multiply_bf16[MULTIPLY_ROW_CHOICES]; /* b is bf16, the rest f32 */
     multiply_t multiply_f64[MULTIPLY_ROW_CHOICES];
+    dot_t dot_f32[DOT_ROW_CHOICES]; /* types as above */
+    dot_t dot_bf16[DOT_ROW_CHOICES];
+    dot_t dot_f64[DOT_ROW_CHOICES];
 } table_t;
 
 extern const table_t table_portable;

@@ -408,20 +408,20 @@ static void test_overlap_only(void)
 }
 
 /* A number from the environment, or the default. */
-static int64_t setting(const char *name, int64_t absent)
+static double setting(const char *name, double absent)
 {
     const char *value = getenv(name);
-    return value != NULL ? strtoll(value, NULL, 10) : absent;
+    return value != NULL ? strtod(value, NULL) : absent;
 }
 
 int main(void)
 {
-    int64_t scale = setting("UNCOPY_TEST_SCALE", 1);
+    double scale = setting("UNCOPY_TEST_SCALE", 1);
     random_state = (uint64_t)setting("UNCOPY_TEST_SEED", 20262);
-    printf("seed %" PRIu64 ", scale %" PRId64 "\n", random_state, scale);
+    printf("seed %" PRIu64 ", scale %g\n", random_state, scale);
     test_overlap_only();
     test_many_bases();
     test_no_memory();
-    test_random_scenes(40000 * scale);
+    test_random_scenes((int64_t)(40000 * scale));
     return check_finish("test_facts");
 }

@@ -2,6 +2,9 @@
  * broadcast, permuted, padded and odd-addressed operands, special values and operands in place, on
  * every instruction set of this processor and in several cuts, against the scalar twin: every
  * byte. */
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #include <math.h>
 #include <stdlib.h>
 
@@ -364,6 +367,30 @@ static void print_program(const tile_program_t *program)
     }
 }
 
+#if defined(__x86_64__)
+__attribute__((target("fma"))) static float negated_product_plus(float a, float b, float c)
+{
+    return _mm_cvtss_f32(_mm_fnmadd_ss(_mm_set_ss(a), _mm_set_ss(b), _mm_set_ss(c)));
+}
+#endif
+
+/* False under Valgrind 3.19, which gives x - 1 * x by VFNMADD the sign of a negative zero. */
+static bool can_check(const char *isa)
+{
+#if defined(__x86_64__)
+    static bool is_told;
+    volatile float x = 3;
+    if (strcmp(isa, "portable") != 0 && signbit(negated_product_plus(1, x, x)) != 0) {
+        if (!is_told) {
+            printf("skipped, zeros of VFNMADD have the wrong sign here: the table %s\n", isa);
+            is_told = true;
+        }
+        return false;
+    }
+#endif
+    return true;
+}
+
 static bool check_program(const drawn_t *drawn, const tile_program_t *program, arena_t *arena)
 {
     char *data[MAX_SLOTS];
@@ -375,7 +402,7 @@ static bool check_program(const drawn_t *drawn, const tile_program_t *program, a
     tile_twin_run(program, data);
     for (size_t i = 0; i < sizeof(isas) / sizeof(isas[0]) && is_right; i++) {
         tile_runner_t runner;
-        if (!table_force(isas[i])) {
+        if (!table_force(isas[i]) || !can_check(isas[i])) {
             continue;
         }
         uncopy_status_t status = tile_prepare(program, arena, &runner);

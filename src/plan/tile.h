@@ -210,8 +210,7 @@ void tile_write(tile_builder_t *builder, uint16_t slot, uncopy_dtype_t dtype,
 void tile_write_at(tile_builder_t *builder, const tile_operand_t *operand, tile_value_t value,
                    bool is_added);
 
-/* A whole operation of ops.def: POINTWISE rows and CONVERT as above; REDUCE and ROWS rows as the
- * steps that eager takes, intermediate values in its compute type. reads: values in the row's order
+/* A whole operation of ops.def: a POINTWISE row or CONVERT. reads: values in the row's order
  * (TILE_NO_VALUE for one that is absent). dtypes: of the results. out: as many values as the row
  * has results. */
 void tile_operation(tile_builder_t *builder, opcode_t opcode, const tile_value_t *reads,

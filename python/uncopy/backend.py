@@ -24,6 +24,7 @@ from uncopy.playback import Player
 from uncopy.registry import Compiled, FallbackFacts, register
 from uncopy.training import SizedTraining, Training, trace_training
 from uncopy.verify import Verified
+from uncopy.waiting import WaitingCall, check_results, find_waiting, inner
 
 __all__ = ["Prepared", "backend", "make_backend", "prepare"]
 
@@ -96,6 +97,7 @@ class Prepared:
     player: Player | None = None
     fallback: FallbackFacts | None = None
     training: Training | SizedTraining | None = None
+    waiting: Sequence[int] = ()  # arguments to wait for before a call
 
     def finish(self) -> tuple[Handle, Compiled]:
         """The handle that runs the graph, registered, and what is known of it."""
@@ -119,6 +121,8 @@ class Prepared:
             run = Verified(run, self.captured, imported, compiled, self.player)
         if self.options.dump:
             run = Dumped(run, self.captured, imported, compiled)
+        if self.waiting:
+            run = WaitingCall(run, self.waiting)
         return self._registered(run, compiled)
 
     @staticmethod
@@ -131,12 +135,21 @@ class Prepared:
 def prepare(graph: fx.GraphModule, example_inputs: Sequence[Any], options: Options) -> Prepared:
     """Captures and imports Dynamo's graph. Must be called inside Dynamo's call of a backend."""
     prepared = Prepared(f"graph{next(_numbers)}", options, run_as_eager(graph))
+    waiting = find_waiting(example_inputs)
     try:
+        if waiting:
+            check_results(graph)
+            example_inputs = inner(example_inputs)
         check_plannable(graph, example_inputs, list(held_tensors(graph).values()))
+        if waiting and needs_gradients(graph):
+            raise Unplannable(
+                Reason.SUBCLASS, "an AsyncCollectiveTensor where gradients are needed"
+            )
         if needs_gradients(graph):
             prepared.training = _training(graph, example_inputs, prepared)
         if prepared.training is None:
             _import(_captured(capture, graph, example_inputs), prepared)
+            prepared.waiting = waiting
     except Unplannable as problem:
         prepared.fallback = FallbackFacts(problem.reason.value, problem.words, problem.source)
         LOG.debug("graph %s is not planned, %s", prepared.name, prepared.fallback)

@@ -23,6 +23,7 @@ from uncopy.fallback import check_allowed
 from uncopy.options import OPTIONS, Options, resolve
 from uncopy.registry import COUNTS
 from uncopy.report import PlanReport, reports_of
+from uncopy.waiting import inner
 
 __all__ = ["Planned", "explain", "plan"]
 
@@ -157,7 +158,7 @@ class Planned:
         if prepared.fallback is not None:
             check_allowed(self._compiled)
         elif prepared.imported is not None:
-            self._compiled.function.plan(*found.inputs, *prepared.imported.held)
+            self._compiled.function.plan(*inner(found.inputs), *prepared.imported.held)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The function's result. Raises whatever its operations raise."""
@@ -195,7 +196,7 @@ class Planned:
         def miss(*leaves: Any) -> Any:
             return method()(*leaves)  # type: ignore[misc]
 
-        if found.options.verify or found.options.dump:
+        if found.options.verify or found.options.dump or found.prepared.waiting:
             return _Slow(weakref.ref(self._handle), sources, found.leaves, tree, miss)
         sources += found.prepared.imported.held if found.prepared.imported is not None else []
         function = self._compiled.function
@@ -410,7 +411,7 @@ def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> str:
     assert found.prepared is not None
     handle, compiled = found.prepared.finish()
     if compiled.function is not None and found.prepared.imported is not None:
-        compiled.function.plan(*found.inputs, *found.prepared.imported.held)
+        compiled.function.plan(*inner(found.inputs), *found.prepared.imported.held)
     words = "\n".join(report.explain() for report in reports_of(compiled))
     del handle
     return words

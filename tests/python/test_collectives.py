@@ -258,3 +258,37 @@ def test_a_planned_gather_explains_itself():
     for words in run_ranks(_planned, 2):
         assert "w_buffer" in words
         assert "copies that stay: 0" in words
+
+
+def _waiting(rank, world):
+    import torch.distributed._functional_collectives as functional
+
+    import uncopy
+
+    def use(y):
+        return y * 2 + 1
+
+    def view(y):
+        return y.view(2, 2)
+
+    def make():
+        return functional.all_reduce(torch.arange(4.0) + rank, "sum", dist.group.WORLD)
+
+    expected = use(make())
+    compiled = _compiled(use, strict={"fallbacks"})
+    for _ in range(2):
+        assert torch.equal(compiled(make()), expected)
+    planned = uncopy.plan(use, make())
+    for _ in range(2):
+        assert torch.equal(planned(make()), expected)
+    assert planned.stats()["misses"] == 0
+    assert uncopy.stats()["fallbacks"] == 0
+    # Eager's result would be one that nobody has waited for either.
+    result = _compiled(view)(make())
+    assert type(result) is functional.AsyncCollectiveTensor
+    assert torch.equal(result.wait(), view(make()).wait())
+    assert uncopy.stats()["fallbacks"] == 1
+
+
+def test_an_argument_that_nobody_has_waited_for_is_waited_for():
+    run_ranks(_waiting, 2)

@@ -20,7 +20,7 @@ extern "C" {
 typedef struct uncopy_function uncopy_function_t;
 
 /* program is retained and frozen. options NULL means the defaults; host NULL means none; both are
- * copied. */
+ * copied. Errors: UNCOPY_ERROR_ARGUMENT (no program; options that do not exist), _MEMORY. */
 UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t
 uncopy_function_create(uncopy_program_t *program, const uncopy_options_t *options,
                        const uncopy_host_t *host, uncopy_function_t **out_function);
@@ -35,10 +35,11 @@ typedef struct uncopy_run {
 } uncopy_run_t;
 
 /* Checks facts, plans when they differ, runs. outputs (num_outputs of the program) get what each
- * result is; NULL when the host's allocate keeps them. call_data reaches the host's entries.
- * out_run may be NULL. Errors: UNCOPY_ERROR_ARGUMENT (number, dtype, sizes or strides differ from
- * the program's), _RANGE (an argument's storage does not hold what is taken of it), _HOST, _STRICT,
- * _MEMORY: before any effect; _HOST from an entry: effects up to it are done. */
+ * result is; NULL when the host's allocate keeps them or all are arguments' bytes. call_data
+ * reaches the host's entries. out_run may be NULL. Errors: UNCOPY_ERROR_ARGUMENT (number, dtype,
+ * sizes or strides differ from the program's), _RANGE (an argument's storage does not hold what is
+ * taken of it), _HOST, _STRICT, _MEMORY: before any effect; _HOST from an entry: effects up to it
+ * are done. */
 UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_function_run(
     uncopy_function_t *function, const uncopy_argument_t *arguments, size_t num_arguments,
     void *call_data, uncopy_argument_t *outputs, uncopy_run_t *out_run);

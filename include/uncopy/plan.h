@@ -56,7 +56,9 @@ typedef struct uncopy_options {
 } uncopy_options_t;
 
 /* Plans a program for these arguments' addresses, or for its assume lines where arguments is NULL.
- * Errors: UNCOPY_ERROR_PROGRAM, _RANGE, _STRICT, _MEMORY, _UNSUPPORTED. */
+ * Errors: UNCOPY_ERROR_ARGUMENT (also options that do not exist), _PROGRAM, _RANGE, _STRICT,
+ * _MEMORY, _UNSUPPORTED. Functions that ask a plan something take NULL as a plan with nothing in
+ * it; those that return a status refuse it. */
 UNCOPY_API UNCOPY_MUST_CHECK uncopy_status_t uncopy_plan_create(uncopy_program_t *program,
                                                                 const uncopy_options_t *options,
                                                                 const uncopy_argument_t *arguments,

@@ -31,6 +31,7 @@ uncopy_status_t uncopy_function_create(uncopy_program_t *program, const uncopy_o
     if (program == NULL || out_function == NULL) {
         return status_fail(UNCOPY_ERROR_ARGUMENT, "no program, or no place for the function");
     }
+    TRY(plan_object_check_options(options));
     const uncopy_allocator_t *allocator = &program->context->allocator;
     uncopy_function_t *function = memory_allocate(allocator, sizeof(*function), "a function");
     if (function == NULL) {
@@ -76,6 +77,9 @@ void uncopy_function_release(uncopy_function_t *function)
 
 size_t uncopy_function_num_plans(uncopy_function_t *function)
 {
+    if (function == NULL) {
+        return 0;
+    }
     (void)pthread_mutex_lock(&function->table_lock);
     size_t count = function->num_plans;
     (void)pthread_mutex_unlock(&function->table_lock);
@@ -85,6 +89,9 @@ size_t uncopy_function_num_plans(uncopy_function_t *function)
 uncopy_plan_t *uncopy_function_plan_at(uncopy_function_t *function, size_t index)
 {
     uncopy_plan_t *plan = NULL;
+    if (function == NULL) {
+        return NULL;
+    }
     (void)pthread_mutex_lock(&function->table_lock);
     if (index < function->num_plans) {
         plan = function->plans[index];
@@ -301,6 +308,10 @@ void uncopy_function_release_outputs(const uncopy_function_t *function, uncopy_a
 
 void uncopy_function_counts(uncopy_function_t *function, uncopy_counts_t *out_counts)
 {
+    if (function == NULL) {
+        *out_counts = (uncopy_counts_t){0};
+        return;
+    }
     (void)pthread_mutex_lock(&function->table_lock);
     uncopy_counts_t counts = function->retired;
     for (size_t i = 0; i < function->num_plans; i++) {

@@ -48,6 +48,9 @@ struct uncopy_plan {
 /* Fills what the kernels of this library take. */
 void target_fill(target_t *target);
 
+/* Whether every option is one that exists. NULL: the defaults. */
+UNCOPY_MUST_CHECK uncopy_status_t plan_object_check_options(const uncopy_options_t *options);
+
 /* Plans a program and binds kernels. host NULL: none. */
 UNCOPY_MUST_CHECK uncopy_status_t plan_object_create(
     uncopy_program_t *program, const uncopy_options_t *options, const uncopy_host_t *host,

@@ -61,12 +61,44 @@ static uncopy_status_t bind_kernels(uncopy_plan_t *object, int num_threads)
     return UNCOPY_OK;
 }
 
+uncopy_status_t plan_object_check_options(const uncopy_options_t *options)
+{
+    if (options == NULL) {
+        return UNCOPY_OK;
+    }
+    const unsigned strict = UNCOPY_STRICT_COPIES | UNCOPY_STRICT_EXTERNS | UNCOPY_STRICT_REPLANS;
+    const unsigned passes = UNCOPY_PASS_NORMALISE | UNCOPY_PASS_ELIDE | UNCOPY_PASS_PLACE;
+    if ((unsigned)options->order > UNCOPY_ORDER_STABLE_RDFS ||
+        (unsigned)options->kernels > UNCOPY_KERNELS_EXTERN || (options->strict & ~strict) != 0 ||
+        (options->passes_off & ~passes) != 0 || options->threads < 0) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT,
+                           "options that do not exist: order %d, kernels %d, strict %#x, "
+                           "passes_off %#x, threads %d; zeros are the defaults",
+                           (int)options->order, (int)options->kernels, options->strict,
+                           options->passes_off, options->threads);
+    }
+    return UNCOPY_OK;
+}
+
+static uncopy_status_t check_arguments(const uncopy_argument_t *arguments, size_t num_arguments)
+{
+    for (size_t a = 0; arguments != NULL && a < num_arguments; a++) {
+        if (arguments[a].rank > 0 && arguments[a].sizes == NULL) {
+            return status_fail(UNCOPY_ERROR_ARGUMENT, "argument %zu has %d dims and no sizes", a,
+                               (int)arguments[a].rank);
+        }
+    }
+    return UNCOPY_OK;
+}
+
 static uncopy_status_t fill_object(uncopy_plan_t *object, const uncopy_program_t *program,
                                    const uncopy_options_t *options,
                                    const uncopy_argument_t *arguments, size_t num_arguments)
 {
     static const uncopy_options_t defaults = {0};
     const uncopy_context_t *context = object->context;
+    TRY(plan_object_check_options(options));
+    TRY(check_arguments(arguments, num_arguments));
     TRY(compile_plan(&context->allocator, &program->ir, &context->target,
                      options == NULL ? &defaults : options, arguments, num_arguments,
                      &object->plan));
@@ -134,8 +166,10 @@ uncopy_status_t uncopy_plan_create(uncopy_program_t *program, const uncopy_optio
 
 void uncopy_plan_retain(uncopy_plan_t *plan)
 {
-    /* relaxed: whoever calls holds a reference already */
-    atomic_fetch_add_explicit(&plan->references, 1, memory_order_relaxed);
+    if (plan != NULL) {
+        /* relaxed: whoever calls holds a reference already */
+        atomic_fetch_add_explicit(&plan->references, 1, memory_order_relaxed);
+    }
 }
 
 void uncopy_plan_release(uncopy_plan_t *plan)
@@ -262,8 +296,17 @@ uncopy_status_t uncopy_plan_run(uncopy_plan_t *plan, const uncopy_host_t *host,
 
 /* ---- questions ---- */
 
+static uncopy_status_t check_question(const uncopy_plan_t *plan, const void *result)
+{
+    if (plan == NULL || result == NULL) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no plan, or no place for the result");
+    }
+    return UNCOPY_OK;
+}
+
 uncopy_status_t uncopy_plan_print(const uncopy_plan_t *plan, char **out_text)
 {
+    TRY(check_question(plan, out_text));
     text_t text;
     text_init(&text, &plan->context->allocator);
     plan_print(&plan->plan, &text);
@@ -272,6 +315,7 @@ uncopy_status_t uncopy_plan_print(const uncopy_plan_t *plan, char **out_text)
 
 uncopy_status_t uncopy_plan_explain(const uncopy_plan_t *plan, char **out_text)
 {
+    TRY(check_question(plan, out_text));
     text_t text;
     text_init(&text, &plan->context->allocator);
     plan_explain(&plan->plan, &text);
@@ -280,16 +324,17 @@ uncopy_status_t uncopy_plan_explain(const uncopy_plan_t *plan, char **out_text)
 
 void uncopy_plan_count(const uncopy_plan_t *plan, uncopy_plan_counts_t *out_counts)
 {
-    *out_counts = plan->plan.counts;
+    *out_counts = plan == NULL ? (uncopy_plan_counts_t){0} : plan->plan.counts;
 }
 
 size_t uncopy_plan_num_copies(const uncopy_plan_t *plan)
 {
-    return plan->plan.num_copies;
+    return plan == NULL ? 0 : plan->plan.num_copies;
 }
 
 uncopy_status_t uncopy_plan_copy(const uncopy_plan_t *plan, size_t index, uncopy_copy_t *out_copy)
 {
+    TRY(check_question(plan, out_copy));
     if (index >= plan->plan.num_copies) {
         return status_fail(UNCOPY_ERROR_ARGUMENT, "copy %zu of %zu", index, plan->plan.num_copies);
     }
@@ -299,17 +344,21 @@ uncopy_status_t uncopy_plan_copy(const uncopy_plan_t *plan, size_t index, uncopy
 
 size_t uncopy_plan_num_externs(const uncopy_plan_t *plan)
 {
-    return (size_t)plan->plan.counts.externs;
+    return plan == NULL ? 0 : (size_t)plan->plan.counts.externs;
 }
 
 const char *uncopy_plan_extern(const uncopy_plan_t *plan, size_t index, const char **out_file,
                                int *out_line)
 {
-    for (size_t i = 0; i < plan->plan.num_instructions; i++) {
+    for (size_t i = 0; plan != NULL && i < plan->plan.num_instructions; i++) {
         const plan_instruction_t *at = &plan->plan.instructions[i];
         if (at->kind == PLAN_HOST_CALL && index-- == 0) {
-            *out_file = at->file;
-            *out_line = at->line;
+            if (out_file != NULL) {
+                *out_file = at->file;
+            }
+            if (out_line != NULL) {
+                *out_line = at->line;
+            }
             return at->target != NULL ? at->target : op_row(at->opcode)->name;
         }
     }
@@ -318,20 +367,21 @@ const char *uncopy_plan_extern(const uncopy_plan_t *plan, size_t index, const ch
 
 size_t uncopy_plan_num_outputs(const uncopy_plan_t *plan)
 {
-    return plan->plan.num_outputs;
+    return plan == NULL ? 0 : plan->plan.num_outputs;
 }
 
 const uncopy_output_t *uncopy_plan_output(const uncopy_plan_t *plan, size_t index)
 {
-    return index < plan->plan.num_outputs ? &plan->plan.outputs[index] : NULL;
+    return plan != NULL && index < plan->plan.num_outputs ? &plan->plan.outputs[index] : NULL;
 }
 
 int64_t uncopy_plan_number(const uncopy_plan_t *plan, size_t index)
 {
-    return index < plan->plan.num_numbers ? plan->plan.numbers[index] : 0;
+    return plan != NULL && index < plan->plan.num_numbers ? plan->plan.numbers[index] : 0;
 }
 
 int uncopy_plan_writes_argument(const uncopy_plan_t *plan, size_t argument)
 {
-    return argument < plan->plan.num_arguments && plan->plan.arguments[argument].is_written;
+    return plan != NULL && argument < plan->plan.num_arguments &&
+           plan->plan.arguments[argument].is_written;
 }

@@ -8,8 +8,8 @@
 
 static uncopy_status_t create_object(uncopy_context_t *context, uncopy_program_t **out_program)
 {
-    if (context == NULL || out_program == NULL) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "no context, or no place for the program");
+    if (context == NULL) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no context");
     }
     uncopy_program_t *program = memory_allocate(&context->allocator, sizeof(*program), "a program");
     if (program == NULL) {
@@ -33,6 +33,9 @@ static void free_object(uncopy_program_t *program)
 uncopy_status_t uncopy_program_create(uncopy_context_t *context, const char *name,
                                       uncopy_program_t **out_program)
 {
+    if (out_program == NULL) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no place for the program");
+    }
     uncopy_program_t *program = NULL;
     TRY(create_object(context, &program));
     uncopy_status_t status = ir_program_init(&program->ir, &context->allocator, name);
@@ -48,8 +51,8 @@ uncopy_status_t uncopy_program_create(uncopy_context_t *context, const char *nam
 uncopy_status_t uncopy_program_parse(uncopy_context_t *context, const char *text, size_t length,
                                      uncopy_program_t **out_program)
 {
-    if (text == NULL) {
-        return status_fail(UNCOPY_ERROR_ARGUMENT, "no text");
+    if (text == NULL || out_program == NULL) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no text, or no place for the program");
     }
     uncopy_program_t *program = NULL;
     TRY(create_object(context, &program));
@@ -199,11 +202,17 @@ uncopy_status_t uncopy_program_assume(uncopy_program_t *program, uncopy_view_t a
 
 uncopy_status_t uncopy_program_verify(const uncopy_program_t *program)
 {
+    if (program == NULL) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no program");
+    }
     return ir_verify_assumed(&program->ir);
 }
 
 uncopy_status_t uncopy_program_print(const uncopy_program_t *program, char **out_text)
 {
+    if (program == NULL || out_text == NULL) {
+        return status_fail(UNCOPY_ERROR_ARGUMENT, "no program, or no place for the text");
+    }
     text_t text;
     text_init(&text, &program->context->allocator);
     ir_print(&program->ir, &text);
@@ -212,17 +221,17 @@ uncopy_status_t uncopy_program_print(const uncopy_program_t *program, char **out
 
 size_t uncopy_program_num_arguments(const uncopy_program_t *program)
 {
-    return program->ir.num_arguments;
+    return program == NULL ? 0 : program->ir.num_arguments;
 }
 
 size_t uncopy_program_num_outputs(const uncopy_program_t *program)
 {
-    return program->ir.num_outputs;
+    return program == NULL ? 0 : program->ir.num_outputs;
 }
 
 size_t uncopy_program_num_numbers(const uncopy_program_t *program)
 {
-    return program->ir.num_numbers;
+    return program == NULL ? 0 : program->ir.num_numbers;
 }
 
 /* ---- the operation table ---- */

@@ -406,6 +406,18 @@ static void set_threads(walk_t *walk)
     }
 }
 
+/* Without a place for the outputs a block that is made for one would be lost. */
+static uncopy_status_t check_keeps_nothing(const walk_t *walk)
+{
+    for (size_t b = 0; b < walk->plan->num_bases; b++) {
+        if (walk->plan->bases[b].kind == UNCOPY_BASE_OUTPUT) {
+            return status_fail(UNCOPY_ERROR_ARGUMENT, "%s: no place for the outputs",
+                               walk->plan->name);
+        }
+    }
+    return UNCOPY_OK;
+}
+
 uncopy_status_t run_execute(uncopy_frame_t *frame, const uncopy_host_t *host, void *call_data,
                             uncopy_argument_t *outputs)
 {
@@ -414,6 +426,9 @@ uncopy_status_t run_execute(uncopy_frame_t *frame, const uncopy_host_t *host, vo
                    .host = host == NULL ? &no_host : host,
                    .call_data = call_data};
     TRY(check_entries(&walk));
+    if (outputs == NULL && walk.host->allocate == NULL) {
+        TRY(check_keeps_nothing(&walk));
+    }
     set_threads(&walk);
     uncopy_status_t status = allocate_all(&walk);
     if (status == UNCOPY_OK) {

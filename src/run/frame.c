@@ -112,7 +112,8 @@ bool run_fits(const plan_t *plan, const uncopy_argument_t *arguments, size_t num
     for (size_t a = 0; a < num_arguments; a++) {
         const plan_argument_t *planned = &plan->arguments[a];
         const uncopy_argument_t *argument = &arguments[a];
-        if (argument->dtype != planned->dtype || argument->rank != planned->rank) {
+        if (argument->dtype != planned->dtype || argument->rank != planned->rank ||
+            (planned->rank > 0 && argument->sizes == NULL)) {
             return false;
         }
         int64_t row_major = 1;
@@ -136,10 +137,28 @@ bool run_fits(const plan_t *plan, const uncopy_argument_t *arguments, size_t num
     return true;
 }
 
-static uncopy_status_t check_range(const plan_argument_t *planned, size_t number, const char *what,
-                                   facts_hull_t hull, int64_t from_storage, int64_t storage_bytes)
+/* Bytes that would lie before address 0 or beyond all memory. */
+static bool wraps(const char *data, facts_hull_t hull)
 {
-    if (hull.first == hull.end || storage_bytes < 0 ||
+    int64_t at = (int64_t)(intptr_t)data; /* user addresses are not negative */
+    return at < 0 || at + hull.first < 0 || hull.end > INT64_MAX - at;
+}
+
+static uncopy_status_t check_range(const plan_argument_t *planned, size_t number, const char *what,
+                                   facts_hull_t hull, const char *data, int64_t from_storage,
+                                   int64_t storage_bytes)
+{
+    if (hull.first == hull.end) {
+        return UNCOPY_OK;
+    }
+    if (wraps(data, hull)) {
+        return status_fail(UNCOPY_ERROR_RANGE,
+                           "argument %zu (%s): bytes %lld to %lld from address %p (%s) lie outside "
+                           "all memory",
+                           number, planned->name, (long long)hull.first, (long long)hull.end,
+                           (const void *)data, what);
+    }
+    if (storage_bytes < 0 ||
         (from_storage + hull.first >= 0 && from_storage + hull.end <= storage_bytes)) {
         return UNCOPY_OK;
     }
@@ -162,9 +181,9 @@ uncopy_status_t run_enter(uncopy_frame_t *frame, const uncopy_argument_t *argume
         const plan_argument_t *planned = &plan->arguments[a];
         char *data = argument->data;
         char *storage = argument->storage == NULL ? data : argument->storage;
-        TRY(check_range(planned, a, "views of it", planned->hull, data - storage,
-                        argument->storage_bytes));
-        TRY(check_range(planned, a, "as_strided", planned->storage_hull, 0,
+        TRY(check_range(planned, a, "views of it", planned->hull, data,
+                        (int64_t)((intptr_t)data - (intptr_t)storage), argument->storage_bytes));
+        TRY(check_range(planned, a, "as_strided", planned->storage_hull, storage, 0,
                         argument->storage_bytes));
         frame->addresses[a] = data;
         frame->addresses[n + a] = storage;

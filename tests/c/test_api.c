@@ -89,6 +89,96 @@ static void wrong_calls_are_answered_in_words(uncopy_context_t *context)
     uncopy_program_release(program);
 }
 
+static void nothing_in_the_place_of_something_is_an_error(uncopy_context_t *context)
+{
+    uncopy_program_t *program = NULL;
+    uncopy_plan_t *plan = NULL;
+    uncopy_copy_t copy;
+    char *text = NULL;
+    const uncopy_status_t refused = UNCOPY_ERROR_ARGUMENT;
+    CHECK(uncopy_program_create(context, "p", NULL) == refused);
+    CHECK(uncopy_program_create(NULL, "p", &program) == refused);
+    CHECK(uncopy_program_parse(context, forwarded, strlen(forwarded), NULL) == refused);
+    CHECK(uncopy_program_print(NULL, &text) == refused);
+    CHECK(uncopy_program_verify(NULL) == refused);
+    CHECK(uncopy_program_num_arguments(NULL) == 0 && uncopy_program_num_outputs(NULL) == 0);
+    CHECK(uncopy_program_parse(context, forwarded, strlen(forwarded), &program) == UNCOPY_OK);
+    CHECK(uncopy_program_print(program, NULL) == refused);
+    CHECK(uncopy_plan_create(program, NULL, NULL, 2, &plan) == UNCOPY_OK);
+    CHECK(uncopy_plan_print(NULL, &text) == refused && uncopy_plan_print(plan, NULL) == refused);
+    CHECK(uncopy_plan_explain(NULL, &text) == refused);
+    CHECK(uncopy_plan_explain(plan, NULL) == refused);
+    CHECK(uncopy_plan_copy(NULL, 0, &copy) == refused);
+    CHECK(uncopy_plan_num_copies(NULL) == 0 && uncopy_plan_num_externs(NULL) == 0);
+    CHECK(uncopy_plan_output(NULL, 0) == NULL && uncopy_plan_extern(NULL, 0, NULL, NULL) == NULL);
+    CHECK(uncopy_plan_writes_argument(NULL, 0) == 0);
+    CHECK(uncopy_function_num_plans(NULL) == 0 && uncopy_function_plan_at(NULL, 0) == NULL);
+    CHECK(uncopy_plan_run(NULL, NULL, NULL, 0, NULL, NULL) == refused);
+    uncopy_plan_release(plan);
+    uncopy_program_release(program);
+}
+
+static void options_that_do_not_exist_are_refused(uncopy_context_t *context)
+{
+    uncopy_program_t *program = NULL;
+    uncopy_function_t *function = NULL;
+    uncopy_plan_t *plan = NULL;
+    CHECK(uncopy_program_parse(context, forwarded, strlen(forwarded), &program) == UNCOPY_OK);
+    const uncopy_options_t wrong[] = {{.order = (uncopy_order_t)5},
+                                      {.kernels = (uncopy_kernels_t)2},
+                                      {.strict = 1 << 3},
+                                      {.passes_off = 1U << 31},
+                                      {.threads = -1}};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        CHECK(uncopy_function_create(program, &wrong[i], NULL, &function) == UNCOPY_ERROR_ARGUMENT);
+        CHECK(uncopy_plan_create(program, &wrong[i], NULL, 2, &plan) == UNCOPY_ERROR_ARGUMENT);
+    }
+    CHECK(function == NULL && plan == NULL);
+    uncopy_program_release(program);
+}
+
+/* Nothing is run: the addresses are no memory. */
+static void arguments_beyond_memory_or_without_sizes_are_refused(uncopy_context_t *context)
+{
+    static const int64_t eight = 8;
+    float v[8] = {0};
+    uncopy_program_t *program = NULL;
+    uncopy_function_t *function = NULL;
+    CHECK(uncopy_program_parse(context, forwarded, strlen(forwarded), &program) == UNCOPY_OK);
+    CHECK(uncopy_function_create(program, NULL, NULL, &function) == UNCOPY_OK);
+    uncopy_argument_t arguments[2] = {vector(v, &eight), vector(v, &eight)};
+    const uintptr_t places[] = {UINTPTR_MAX - 7, (uintptr_t)INTPTR_MAX - 7};
+    for (int i = 0; i < 2; i++) {
+        for (int64_t bytes = -1; bytes < 64; bytes += 33) {
+            arguments[0].data = arguments[0].storage = (void *)places[i];
+            arguments[0].storage_bytes = bytes;
+            CHECK(uncopy_function_run(function, arguments, 2, NULL, NULL, NULL) ==
+                  UNCOPY_ERROR_RANGE);
+        }
+    }
+    arguments[0] = vector(v, NULL);
+    CHECK(uncopy_function_run(function, arguments, 2, NULL, NULL, NULL) == UNCOPY_ERROR_ARGUMENT);
+    uncopy_function_release(function);
+    uncopy_program_release(program);
+}
+
+static void a_block_for_an_output_is_not_lost(uncopy_context_t *context)
+{
+    static const char text[] = "program s\nargument a f32[8]\nfresh o f32[8]\n"
+                               "neg a -> o\noutput o\n";
+    static const int64_t eight = 8;
+    float a[8] = {0};
+    uncopy_program_t *program = NULL;
+    uncopy_function_t *function = NULL;
+    CHECK(uncopy_program_parse(context, text, strlen(text), &program) == UNCOPY_OK);
+    CHECK(uncopy_function_create(program, NULL, NULL, &function) == UNCOPY_OK);
+    uncopy_argument_t argument = vector(a, &eight);
+    CHECK(uncopy_function_run(function, &argument, 1, NULL, NULL, NULL) == UNCOPY_ERROR_ARGUMENT);
+    CHECK(strstr(uncopy_last_message(), "outputs") != NULL);
+    uncopy_function_release(function);
+    uncopy_program_release(program);
+}
+
 /* v slides over a: each distance is a fact of its own, and the number of plans stays bounded. */
 static void plans_are_bounded(uncopy_context_t *context)
 {
@@ -203,6 +293,10 @@ int main(void)
     a_copy_that_stays_is_logged();
     CHECK(uncopy_context_create(NULL, NULL, &context) == UNCOPY_OK);
     wrong_calls_are_answered_in_words(context);
+    nothing_in_the_place_of_something_is_an_error(context);
+    options_that_do_not_exist_are_refused(context);
+    arguments_beyond_memory_or_without_sizes_are_refused(context);
+    a_block_for_an_output_is_not_lost(context);
     plans_are_bounded(context);
     a_plan_names_the_pair_that_changed(context);
     values_of_a_call_decide_sizes_and_numbers(context);
